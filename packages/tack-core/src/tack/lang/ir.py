@@ -1,0 +1,391 @@
+"""The intermediate representation: what a kernel means, with no target in it.
+
+Two stages share these nodes (docs/design/pipeline.md has the whole story).
+
+* **Untyped** (made by `ast_transform`): names are resolved, syntax is gone, `dtype` is None.
+* **Typed** (made by `annotate_types`): every expression has a `dtype`, and every implicit conversion has become an
+  `IRCast`, so that both operands of an operation already have the type it runs in. A generator never converts anything
+  by itself and never derives a type. `ir_verify` states what is legal at each stage.
+
+Expressions evaluate their operands left to right. Symbols are unique within a function: a Python name keeps its
+spelling, a second meaning of a name gets ``name.2``, compiler temporaries start with ``%``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from tack.lang.diagnostics import Loc
+from tack.lang.types import ArrayType, DType, ValueType
+
+# --------------------------------------------------------------------------------------------------- expressions
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRNode:
+    loc: Loc
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRExpr(IRNode):
+    """A value. `_literal` and `_weak` are the marks of rules LIT-*: a literal expression, one holding a float literal."""
+
+    dtype: DType | None = None
+    _literal: bool = False
+    _weak: bool = False
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRConst(IRExpr):
+    """A number: a literal, a captured number, or (with `pinned`) a typed `tack.constant`. Typed: exact at `dtype`,
+    except that an f32 or f64 constant holds the Python value, which the generator rounds once."""
+
+    value: int | float
+    pinned: DType | None = None
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRVar(IRExpr):
+    """A read of a scalar symbol: parameter, local, loop variable or temporary."""
+
+    name: str
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRArrayRef(IRExpr):
+    """An array passed by reference; only as an argument of `IRCall`. `array_type` is set when typed; dtype stays None."""
+
+    name: str
+    array_type: ArrayType | None = None
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRArrayAttr(IRExpr):
+    """`a.shape[axis]` ("shape"), `a.size` or `a.ndim`; always i64. `len(a)` is the shape of axis 0."""
+
+    array: str
+    attr: str
+    axis: int = 0
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRLoad(IRExpr):
+    """`array[index]`: one index a dimension, or one flat index. Typed: every index is i64 after an IRCast."""
+
+    array: str
+    index: list[IRExpr]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRUnary(IRExpr):
+    """`op` is "-" or "~". Typed: operand has this node's dtype. (Unary plus is dropped when lowered.)"""
+
+    op: str
+    operand: IRExpr
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRBinOp(IRExpr):
+    """`op` is one of ``+ - * / // % ** << >> & | ^``. Typed: both operands have this node's dtype, except that the
+    exponent of an integer power is u64 (a negative run-time exponent is a caller constraint)."""
+
+    op: str
+    left: IRExpr
+    right: IRExpr
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRCompare(IRExpr):
+    """One comparison (``< <= > >= == !=``), i32 0/1. Typed: both operands have `_operand_type`."""
+
+    op: str
+    left: IRExpr
+    right: IRExpr
+    _operand_type: DType | None = None
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRBoolOp(IRExpr):
+    """`op` is "and" or "or": short-circuit, i32 0/1. Each value is a condition (nonzero is true, NaN is true)."""
+
+    op: str
+    values: list[IRExpr]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRNot(IRExpr):
+    """`not x`: i32 0/1; the operand is a condition."""
+
+    operand: IRExpr
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRSelect(IRExpr):
+    """`then if cond else other`; only the chosen arm is evaluated. Typed: both arms have this node's dtype."""
+
+    cond: IRExpr
+    then: IRExpr
+    other: IRExpr
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRBind(IRExpr):
+    """Evaluate `value`, keep it in the temporary `name`, and yield it (the middle operand of a comparison chain)."""
+
+    name: str
+    value: IRExpr
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRCast(IRExpr):
+    """Conversion to `target` (== dtype once typed). `explicit` casts were written; the others annotate_types added."""
+
+    target: DType
+    operand: IRExpr
+    explicit: bool = True
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRBuiltin(IRExpr):
+    """A builtin of `ops.BUILTINS` by name. Typed: every argument has `_operand_type`; the row gives the result."""
+
+    name: str
+    args: list[IRExpr]
+    _operand_type: DType | None = None
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRAtomic(IRExpr):
+    """`tack.atomic_<op>(array, index, args...)`, yielding the old value. `args` is (value,), for "cas" (expected,
+    desired); evaluated index first, then args. Typed: args and the result have the element type."""
+
+    op: str
+    array: str
+    index: list[IRExpr]
+    args: list[IRExpr]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRCall(IRExpr):
+    """A call of a device function. Untyped: `callee` is the `Func`. Typed: `symbol` names the instance in
+    `IRKernel.functions`, and scalar arguments have the parameter types. A call for several results or none is legal only
+    in IRUnpack and IRExprStmt; its dtype is None."""
+
+    callee: Any
+    args: list[IRExpr]
+    symbol: str | None = None
+
+
+# ---------------------------------------------------------------------------------------------------- statements
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRStmt(IRNode):
+    pass
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRAssign(IRStmt):
+    """`name = value`. Typed: the value has `_resolved_type`, the one type of that local."""
+
+    name: str
+    value: IRExpr
+    pinned: DType | None = None  # x: tack.f64 = ...
+    _resolved_type: DType | None = None
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRUnpack(IRStmt):
+    """`t0, t1 = f(...)`: the results of a device function into fresh temporaries."""
+
+    names: list[str]
+    call: IRCall
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRStore(IRStmt):
+    """`array[index] = value`: the value is evaluated before the index. Typed: the value has the element type."""
+
+    array: str
+    index: list[IRExpr]
+    value: IRExpr
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRExprStmt(IRStmt):
+    """A call or an atomic for its effect."""
+
+    value: IRExpr
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRIf(IRStmt):
+    cond: IRExpr
+    then: list[IRStmt]
+    other: list[IRStmt]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRWhile(IRStmt):
+    cond: IRExpr
+    body: list[IRStmt]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRFor(IRStmt):
+    """A serial `for var in range(start, stop, step)`. The three are evaluated once, in order; typed: all i64. `var` is an
+    i64 local that is set at the start of each iteration from a hidden counter, so the body may assign it."""
+
+    var: str
+    start: IRExpr
+    stop: IRExpr
+    step: IRExpr
+    body: list[IRStmt]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRBreak(IRStmt):
+    pass
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRContinue(IRStmt):
+    """In a parallel loop's own body: ends that iteration."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRReturn(IRStmt):
+    """Device function: anywhere, `values` are its results (none, one or several). Kernel: last statement, one value."""
+
+    values: list[IRExpr]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRLocalArray(IRStmt):
+    """`name = tack.local(shape, dtype)`: private storage of this iteration, contents undefined."""
+
+    name: str
+    shape: tuple[int, ...]
+    element: DType
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRPrint(IRStmt):
+    """`print(...)`: literal text and numbers, in order. `sep`-joined text is already in the parts, and the last part
+    ends with the `end` string."""
+
+    parts: list[str | IRExpr]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRAssert(IRStmt):
+    """Kept for checked mode; generators of unchecked variants skip it."""
+
+    cond: IRExpr
+    message: str | None
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRRange:
+    """One dimension of a parallel loop. The bounds are HOST expressions (`bounds.py`): Python integers at run time, made
+    only of IRConst, IRVar of scalar parameters, IRArrayAttr, ``+ - * // %``, unary minus and min/max. Never annotated."""
+
+    start: IRExpr
+    stop: IRExpr
+    step: IRExpr
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRParallelFor(IRStmt):
+    """A parallel loop over the product of `ranges` (last index fastest); `vars` are i64. Only at the top of a kernel."""
+
+    vars: list[str]
+    ranges: list[IRRange]
+    body: list[IRStmt]
+
+
+# ------------------------------------------------------------------------------------------ functions and kernels
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Symbol:
+    """What a symbol is: "param", "local", "loop" or "temp" (scalars), "array" (an array parameter or a table), or
+    "local_array". `source_name` is what the user wrote. `dtype` is set when typed."""
+
+    name: str
+    kind: str
+    source_name: str
+    loc: Loc
+    dtype: DType | None = None
+    array_type: ArrayType | None = None
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRParam:
+    """A parameter: `annotation` pins a scalar (`n: tack.i64`); `type` is set when typed. `written` and `read` say whether
+    an array parameter may be stored to (atomics included) or loaded from, device functions included."""
+
+    name: str
+    loc: Loc
+    annotation: DType | None = None
+    type: ValueType | None = None
+    written: bool = False
+    read: bool = False
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRTable:
+    """A captured tuple (or tuple of tuples) of numbers, indexable at run time; row-major `values`."""
+
+    name: str
+    shape: tuple[int, ...]
+    values: tuple[int | float, ...]
+    dtype: DType | None = None
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRFunction:
+    """A device function: a template (untyped) or an instance for certain argument types (typed, `results` set)."""
+
+    name: str
+    loc: Loc
+    params: list[IRParam]
+    body: list[IRStmt]
+    symbols: dict[str, Symbol]
+    tables: dict[str, IRTable] = field(default_factory=dict)
+    results: tuple[DType, ...] = ()
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRKernel(IRFunction):
+    """A kernel. `body` holds effect-free statements on locals, IRParallelFor, and at most one trailing IRReturn. Each
+    parallel iteration starts from the values that the statements before its loop give. Typed: `functions` holds every
+    instance that is called, callees before callers; `results` is () or the one result type."""
+
+    functions: dict[str, IRFunction] = field(default_factory=dict)
+
+
+# -------------------------------------------------------------------------------------------------- tree walking
+
+
+def children(node: IRNode | IRRange) -> Iterator[Any]:
+    """The IR nodes directly inside `node`, in evaluation order of the fields."""
+    for f in fields(node):
+        value = getattr(node, f.name)
+        if isinstance(value, (IRNode, IRRange)):
+            yield value
+        elif isinstance(value, list):
+            for item in value:
+                if isinstance(item, (IRNode, IRRange)):
+                    yield item
+
+
+def walk(root: IRNode | IRRange | list[Any]) -> Iterator[Any]:
+    """Every node of a tree or of a list of statements, parents first."""
+    stack = list(reversed(root)) if isinstance(root, list) else [root]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(list(children(node))))
