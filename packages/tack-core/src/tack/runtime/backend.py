@@ -1,0 +1,94 @@
+"""What a device must be able to do: memory, compiling, launching. Small on purpose; see docs/design/pipeline.md."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from tack.lang.ir import IRKernel
+
+if TYPE_CHECKING:
+    from tack.lang.array import Array
+
+# Status words of a launch, the same on every backend; with these two nothing has run.
+STATUS_OK = 0
+STATUS_BOUNDS_OVERFLOW = 1
+STATUS_BOUNDS_ZERO_DIVISION = 2
+
+BLOCK_WORDS_PER_PARAM = 3  # array: address, bytes, address of extents; scalar: bits, 0, 0
+
+
+@dataclass(frozen=True, slots=True)
+class VariantOptions:
+    """All that shapes generated code beyond the typed IR; every field is part of the variant's key.
+
+    `disjoint`: no written array overlaps any other argument (checked at the call), so no-alias promises hold.
+    """
+
+    disjoint: bool = False
+
+
+class Executable(Protocol):
+    """A compiled kernel. `address` is the native ``i32 f(i64 *block)``, or None where only Python can launch it.
+
+    `may_print` executables must be launched with the GIL released.
+    """
+
+    address: int | None
+    may_print: bool
+
+    def launch(self, block: int) -> int:
+        """Run on the argument block at this address; return a status word. May raise."""
+        ...
+
+
+class Backend(abc.ABC):
+    """One kind of device.
+
+    Attributes
+    ----------
+    name
+        As in ``tack.device(name)``.
+    capabilities
+        Names of what the device can do, branched on by name, never by backend: "f64", "host_memory" (its arrays are host
+        memory, so NumPy arguments need no copy), "alias_variants" (compiles a no-alias variant), "atomic_<dtype>".
+    supports_device_reductions
+        Whether `reduce_array` runs on the device; otherwise the host path `reduce_numpy` is used.
+    """
+
+    name: str
+    capabilities: frozenset[str]
+    supports_device_reductions: bool = False
+
+    @abc.abstractmethod
+    def allocate(self, nbytes: int) -> tuple[int, Any]:
+        """Zero-filled memory: its address, and the object whose life is the memory's life."""
+
+    @abc.abstractmethod
+    def upload(self, address: int, source: np.ndarray[Any, Any]) -> None:
+        """Copy a C-contiguous host array to device memory, after all earlier launches."""
+
+    @abc.abstractmethod
+    def download(self, address: int, target: np.ndarray[Any, Any]) -> None:
+        """Copy device memory into a C-contiguous host array, after all earlier launches."""
+
+    @abc.abstractmethod
+    def compile(self, kernel: IRKernel, options: VariantOptions) -> Executable:
+        """Compile verified, typed IR. Thread-safe."""
+
+    @abc.abstractmethod
+    def synchronize(self) -> None:
+        """Wait until all launches have finished."""
+
+    def inspect(self, kernel: IRKernel, options: VariantOptions) -> dict[str, str]:
+        """The text of each stage after typed IR, by stage name ("llvm", "asm", ...)."""
+        return {}
+
+    def reduce_array(self, array: Array, op: str) -> float:
+        """Reduce all elements: `op` is "sum", "min" or "max"; the array is not empty."""
+        from tack.runtime.reductions import reduce_numpy
+
+        return reduce_numpy(array.numpy(), op)
