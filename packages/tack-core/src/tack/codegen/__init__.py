@@ -1,0 +1,1 @@
+"""Typed IR to text. Knows no device and runs nothing."""

@@ -1,0 +1,1 @@
+"""What a program means. Knows no target, no device and no generator."""

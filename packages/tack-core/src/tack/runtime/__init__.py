@@ -1,0 +1,1 @@
+"""Devices: memory, compiling, launching and caching."""
