@@ -20,7 +20,7 @@ command -v "$python" >/dev/null || fail "no '$python' here; install Python 3.11 
     fail "'$python' is $("$python" --version 2>&1); Tack needs 3.11 or newer: run make PYTHON=/path/to/python3.11"
 
 # Debian splits ensurepip off into python3-venv: `import venv` alone succeeds without it.
-if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+if ! "$python" -c 'import ensurepip, venv; ensurepip.version()' 2>/dev/null; then
     if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
         echo "make_venv.sh: '$python' cannot make environments; installing Debian's python3-venv"
         apt-get -q update
