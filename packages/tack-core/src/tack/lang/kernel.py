@@ -1,0 +1,67 @@
+"""The `kernel` decorator and the kernel object that a user calls."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from tack.lang.source import FunctionSource, read_source
+
+
+class Kernel:
+    """A kernel: call it with arrays and numbers, positionally or by keyword.
+
+    Decoration only parses; the first call validates, lowers, types and compiles for the arguments' types. Later calls of
+    the same types reuse that variant (rules SPEC-*).
+
+    Examples
+    --------
+    >>> import numpy as np, tack
+    >>> @tack.kernel
+    ... def double(a, out):
+    ...     for i in range(a.shape[0]):
+    ...         out[i] = a[i] * 2
+    >>> x = np.arange(3, dtype=np.int32); y = np.zeros_like(x)
+    >>> double(x, y); y.tolist()
+    [0, 2, 4]
+    """
+
+    source: FunctionSource
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.source = read_source(fn, "kernel")
+        functools.update_wrapper(self, fn)
+        # Owned by runtime.dispatch: parameter binding, lowerings and their variants.
+        self._state: Any = None
+        self._lock = threading.RLock()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        state = self._state
+        if state is None:
+            # The one door from lang to the runtime; imported at the first call so that `import tack` stays light.
+            from tack.runtime.dispatch import prepare
+
+            state = prepare(self)
+        return state.call(args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tack kernel {self.source.fn.__qualname__}>"
+
+
+def kernel(fn: Callable[..., Any]) -> Kernel:
+    """Make a kernel of a Python function (a decorator).
+
+    Parameters
+    ----------
+    fn
+        The function. Its source is read again and compiled; Python never runs its body. Its outermost loops over `range`
+        or `tack.ndrange` run in parallel.
+
+    Raises
+    ------
+    SourceUnavailableError
+        If the source text of `fn` cannot be found.
+    """
+    return Kernel(fn)

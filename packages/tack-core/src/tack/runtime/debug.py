@@ -1,0 +1,5 @@
+"""The one switch for checks of the compiler by itself."""
+
+import os
+
+DEBUG = os.environ.get("TACK_DEBUG", "0") not in ("", "0")

@@ -1,0 +1,275 @@
+"""A call: bind, classify, guard, find the row, launch. Every failure is explained here, before anything runs.
+
+The Python path below is the reference for any faster entry: it decides what a signature is and builds the rows.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tack.lang.array import Array
+from tack.lang.ast_transform import Lowered, lower_kernel
+from tack.lang.diagnostics import fail
+from tack.lang.ir import IRCall, IRKernel, walk
+from tack.lang.ir_verify import verify_untyped
+from tack.lang.names import Capture
+from tack.lang.source_validation import validate
+from tack.lang.types import DType, Scalar
+from tack.runtime.backend import STATUS_OK, VariantOptions
+from tack.runtime.binding import Binder
+from tack.runtime.bounds_errors import explain_status
+from tack.runtime.debug import DEBUG
+from tack.runtime.device import Device, current_device
+from tack.runtime.interop import wrap_argument
+from tack.runtime.variant import Variant, build_variant
+
+if TYPE_CHECKING:
+    from tack.lang.kernel import Kernel
+
+# Signature keys of scalars; arrays have Array._key (dtype code | rank << 8 | read-only << 16).
+KEY_INT32, KEY_INT64, KEY_UINT64 = 1 << 32, 2 << 32, 3 << 32
+KEY_FLOAT, KEY_FLOAT_WIDE = 4 << 32, 5 << 32  # WIDE: finite, but infinity in f32
+KEY_TYPED = 6 << 32  # | dtype code
+READ_ONLY = 1 << 16
+F32_LIMIT = float(2**128 - 2**103)  # from here on a finite double rounds to infinity in f32
+MAX_LOWERINGS = 64  # per kernel: older sets of captured values are dropped and compiled again if they return
+
+_pack_double = struct.Struct("<d").pack
+_unpack_word = struct.Struct("<q").unpack
+
+
+def float_bits(value: float) -> int:
+    return int(_unpack_word(_pack_double(value))[0])
+
+
+def to_word(value: int) -> int:
+    """The i64 with the low 64 bits of `value`."""
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+@dataclass(slots=True)
+class Lowering:
+    """A kernel lowered for one set of captured values, with its variants."""
+
+    ir: IRKernel
+    captures: tuple[Capture, ...]
+    written: tuple[int, ...]
+    pins: tuple[tuple[int, DType], ...]
+    rows: dict[tuple[Any, ...], Variant] = field(default_factory=dict)
+
+    def is_current(self) -> bool:
+        """Whether every captured name still holds the very object that was compiled in."""
+        return all(c.current() is c.value for c in self.captures)
+
+    def matches(self) -> bool:
+        """Whether every captured name holds a value with the same key; adopts the new objects if so."""
+        if any(c.current_key() != c.key for c in self.captures):
+            return False
+        self.captures = tuple(c.refreshed() for c in self.captures)
+        return True
+
+
+def all_captures(lowered: Lowered) -> tuple[Capture, ...]:
+    """The captures of a kernel and of every device function it reaches."""
+    found: dict[int, tuple[Capture, ...]] = {}
+    pending = [lowered]
+    while pending:
+        unit = pending.pop()
+        found[id(unit)] = unit.captures
+        for node in walk(unit.ir.body):
+            if isinstance(node, IRCall) and id(callee := node.callee.lowered()) not in found:
+                pending.append(callee)
+    return tuple(c for captures in found.values() for c in captures)
+
+
+class KernelState:
+    """What the runtime keeps for one kernel: binding, lowerings, rows."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        validate(kernel.source)
+        self.binder = Binder(kernel.source)
+        self.count = len(self.binder.names)
+        self.lowerings: list[Lowering] = [self._lower()]
+
+    def _lower(self) -> Lowering:
+        lowered = lower_kernel(self.kernel.source)
+        ir = lowered.ir
+        if DEBUG:
+            verify_untyped(ir)
+        assert isinstance(ir, IRKernel)
+        written = tuple(i for i, p in enumerate(ir.params) if p.written)
+        pins = tuple((i, p.annotation) for i, p in enumerate(ir.params) if p.annotation is not None)
+        return Lowering(ir, all_captures(lowered), written, pins)
+
+    def lowering(self) -> Lowering:
+        """The lowering for the values that captured names hold now (rules CAP-*)."""
+        current = self.lowerings[0]
+        if current.is_current():
+            return current
+        with self.kernel._lock:
+            for known in self.lowerings:
+                if known.matches():
+                    self.lowerings = [known, *(x for x in self.lowerings if x is not known)]
+                    return known
+            fresh = self._lower()
+            self.lowerings = [fresh, *self.lowerings[: MAX_LOWERINGS - 1]]
+            return fresh
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Lowering, BoundCall]:
+        """The lowering that is current, and the arguments in parameter order, classified."""
+        if kwargs or len(args) != self.count:
+            args = self.binder.bind(args, kwargs)
+        lowering = self.lowering()
+        if lowering.pins:
+            args = self._apply_pins(lowering, args)
+        return lowering, BoundCall(self, args)
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Launch the kernel; returns its trailing result, or None."""
+        lowering, call = self.bind(args, kwargs)
+        variant = self._variant(lowering, call)
+        words = call.words
+        words.append(0)
+        block = (ctypes.c_int64 * len(words))(*words)
+        status = variant.executable.launch(ctypes.addressof(block))
+        if status != STATUS_OK:
+            explain_status(status, lowering.ir, call.values)
+        return None if variant.result is None else variant.decode(block[len(words) - 1])
+
+    def _apply_pins(self, lowering: Lowering, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        values = list(args)
+        for i, pin in lowering.pins:
+            values[i] = self.binder.pinned(i, pin, values[i])
+        return tuple(values)
+
+    def _variant(self, lowering: Lowering, call: BoundCall) -> Variant:
+        backend = call.device.backend
+        disjoint = "alias_variants" in backend.capabilities and call.is_disjoint(lowering.written)
+        key = (call.device, disjoint, *call.keys)
+        variant = lowering.rows.get(key)
+        if variant is None:
+            with self.kernel._lock:
+                variant = lowering.rows.get(key)
+                if variant is None:
+                    self._check_arrays(lowering, call)
+                    options = VariantOptions(disjoint=disjoint)
+                    variant = build_variant(lowering.ir, call.values, backend, options)
+                    lowering.rows[key] = variant
+        return variant
+
+    def _check_arrays(self, lowering: Lowering, call: BoundCall) -> None:
+        for i in lowering.written:
+            if call.keys[i] & READ_ONLY and call.keys[i] < KEY_INT32:
+                param = lowering.ir.params[i]
+                kind = f"argument `{param.name}` is a read-only array, but the kernel stores to it"
+                fail(ValueError, kind, param.loc, hint="pass a writable array, for instance a copy")
+        for i, value in enumerate(call.values):
+            if isinstance(value, Array) and not call.device.supports_dtype(value.dtype):
+                param = lowering.ir.params[i]
+                fail(TypeError, f"device {call.device.name} has no {value.dtype.name}", param.loc)
+
+
+class BoundCall:
+    """The arguments of one call as values, keys and words of the argument block."""
+
+    __slots__ = ("device", "keys", "values", "words")
+
+    def __init__(self, state: KernelState, args: Sequence[Any]) -> None:
+        self.values: list[Any] = list(args)
+        self.keys: list[int] = []
+        self.words: list[int] = []
+        self.device = self._find_device(state, args)
+        keys, words = self.keys, self.words
+        for i, arg in enumerate(args):
+            kind = type(arg)
+            if kind is Array:
+                keys.append(arg._key)
+                words += (arg._data, arg._nbytes, arg._dims)
+            elif kind is float:
+                keys.append(KEY_FLOAT_WIDE if F32_LIMIT <= abs(arg) < math.inf else KEY_FLOAT)
+                words += (float_bits(arg), 0, 0)
+            elif kind is int or kind is bool:
+                self._add_int(state, i, arg)
+            else:
+                self._add_other(state, i, arg)
+
+    def _find_device(self, state: KernelState, args: Sequence[Any]) -> Device:
+        device: Device | None = None
+        for i, arg in enumerate(args):
+            if isinstance(arg, Array):
+                if device is None:
+                    device = arg.device
+                elif arg.device != device:
+                    raise state.binder.argument_error(
+                        ValueError, i, f"an array on device {arg.device.name}", f"one on {device.name}, as the others"
+                    )
+        return device or current_device()
+
+    def _add_int(self, state: KernelState, i: int, value: int) -> None:
+        if -(1 << 31) <= value < 1 << 31:
+            self.keys.append(KEY_INT32)
+        elif -(1 << 63) <= value < 1 << 63:
+            self.keys.append(KEY_INT64)
+        elif 0 <= value < 1 << 64:
+            self.keys.append(KEY_UINT64)
+        else:
+            raise state.binder.argument_error(TypeError, i, f"{value}", "an integer of at most 64 bits")
+        self.values[i] = value = int(value)
+        self.words += (to_word(value), 0, 0)
+
+    def _add_scalar(self, value: Scalar) -> None:
+        self.keys.append(KEY_TYPED | value.dtype.code)
+        bits = float_bits(value.value) if value.dtype.is_float else to_word(int(value.value))
+        self.words += (bits, 0, 0)
+
+    def _add_other(self, state: KernelState, i: int, arg: Any) -> None:
+        if isinstance(arg, Scalar):
+            self._add_scalar(arg)
+        elif isinstance(arg, (np.integer, np.bool_)):
+            self._add_int(state, i, int(arg))
+        elif isinstance(arg, (np.floating, float)):
+            value = float(arg)
+            self.values[i] = value
+            self.keys.append(KEY_FLOAT_WIDE if F32_LIMIT <= abs(value) < math.inf else KEY_FLOAT)
+            self.words += (float_bits(value), 0, 0)
+        elif isinstance(arg, int):
+            self._add_int(state, i, int(arg))
+        else:
+            self._add_array(state, i, arg)
+
+    def _add_array(self, state: KernelState, i: int, arg: Any) -> None:
+        array = arg if isinstance(arg, Array) else state.binder.wrap(i, arg, self.device, wrap_argument)
+        self.values[i] = array  # held until the call is over: a temporary's memory must outlive the launch
+        self.keys.append(array._key)
+        self.words += (array._data, array._nbytes, array._dims)
+
+    def is_disjoint(self, written: tuple[int, ...]) -> bool:
+        """Whether no written array shares a byte with any other array argument (rule MEM-*)."""
+        words, values = self.words, self.values
+        for w in written:
+            start, size = words[3 * w], words[3 * w + 1]
+            if not size or not isinstance(values[w], Array):
+                continue
+            for other in range(len(values)):
+                if other != w and isinstance(values[other], Array) and words[3 * other + 1]:
+                    first = words[3 * other]
+                    if first < start + size and start < first + words[3 * other + 1]:
+                        return False
+        return True
+
+
+def prepare(kernel: Kernel) -> KernelState:
+    """The runtime state of a kernel, made once; called through `Kernel.__call__`."""
+    with kernel._lock:
+        if kernel._state is None:
+            kernel._state = KernelState(kernel)
+        state: KernelState = kernel._state
+        return state

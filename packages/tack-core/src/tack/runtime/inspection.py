@@ -1,0 +1,52 @@
+"""`tack.inspect`: every stage of a kernel as text."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from tack.lang.ir_print import print_ir
+from tack.runtime.backend import VariantOptions
+from tack.runtime.dispatch import BoundCall, prepare
+from tack.runtime.variant import type_kernel
+
+if TYPE_CHECKING:
+    from tack.lang.kernel import Kernel
+
+
+def inspect(kernel: Kernel, *args: Any, **kwargs: Any) -> dict[str, str]:
+    """The stages of `kernel`, by name, as text; nothing is run.
+
+    Parameters
+    ----------
+    kernel
+        A function decorated with ``@tack.kernel``.
+    *args, **kwargs
+        Arguments as for a call. Without any, only the stages that need no types are given.
+
+    Returns
+    -------
+    dict of str to str
+        "source", "ast", "ir"; with arguments also "typed" and the device's own stages ("llvm", "optimised", "asm").
+
+    Raises
+    ------
+    TypeError, ValueError, NameError, UnsupportedSyntaxError
+        As a call would.
+
+    Examples
+    --------
+    >>> print(tack.inspect(double, x, y)["typed"])  # doctest: +SKIP
+    """
+    state = prepare(kernel)
+    ir = state.lowering().ir
+    tree = kernel.source.tree
+    stages = {"source": ast.unparse(tree), "ast": ast.dump(tree, indent=2), "ir": print_ir(ir)}
+    if args or kwargs:
+        lowering, call = state.bind(args, kwargs)
+        typed = type_kernel(lowering.ir, call.values)
+        backend = call.device.backend
+        disjoint = "alias_variants" in backend.capabilities and call.is_disjoint(lowering.written)
+        stages["typed"] = print_ir(typed)
+        stages |= backend.inspect(typed, VariantOptions(disjoint=disjoint))
+    return stages
