@@ -11,6 +11,8 @@ import math
 
 import numpy as np
 import pytest
+
+import tack
 from numeric_oracles import (
     INTEGER_PAIRS,
     INTEGERS,
@@ -28,8 +30,6 @@ from numeric_oracles import (
     widest,
     wrap,
 )
-
-import tack
 
 
 @tack.kernel

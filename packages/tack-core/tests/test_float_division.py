@@ -12,9 +12,9 @@ import random
 
 import numpy as np
 import pytest
-from numeric_oracles import INTEGERS, a_dtype, is_slow, round_to_f32, same_float, samples
 
 import tack
+from numeric_oracles import INTEGERS, a_dtype, is_slow, round_to_f32, same_float, samples
 
 FLOATS = ("f32", "f64")
 PAIRS = [(a, b) for a, b in itertools.product((*FLOATS, *INTEGERS), repeat=2) if a in FLOATS or b in FLOATS]

@@ -10,6 +10,8 @@ import random
 
 import numpy as np
 import pytest
+
+import tack
 from numeric_oracles import (
     INTEGERS,
     LEGAL_PAIRS,
@@ -28,8 +30,6 @@ from numeric_oracles import (
     widest,
     wrap,
 )
-
-import tack
 
 
 @tack.kernel

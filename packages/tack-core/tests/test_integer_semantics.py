@@ -11,6 +11,8 @@ import operator
 
 import numpy as np
 import pytest
+
+import tack
 from numeric_oracles import (
     INTEGER_PAIRS,
     INTEGERS,
@@ -30,8 +32,6 @@ from numeric_oracles import (
     widest,
     wrap,
 )
-
-import tack
 
 ARITHMETIC = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 BITWISE = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
