@@ -1,0 +1,611 @@
+"""The CPU thread pool: every index once, whatever the grain, the number of threads, nesting, forks and signals.
+
+The loop bodies are LLVM IR written here, so that nothing of Tack's code generator takes part. Neither does time: a body
+that needs other threads waits for them a bounded number of turns.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+llvm = pytest.importorskip("llvmlite.binding")
+
+from tack.codegen.thread_pool_host_ir import PoolTarget  # noqa: E402
+from tack.codegen.thread_pool_ir import EXPORTS, MAX_THREADS, SLOTS, pool_source  # noqa: E402
+from tack.runtime import cpu_pool  # noqa: E402
+from tack.runtime.cpu_pool import ThreadPool, pool  # noqa: E402
+
+posix = pytest.mark.skipif(os.name != "posix", reason="the pool has threads on POSIX systems only")
+WAITINGS = ("futex", "condvar") if sys.platform == "linux" else ("condvar",)
+DEPTH = SLOTS + 8  # nested deeper than there are slots
+
+BODIES = """
+declare void @tack_parallel_for(ptr, ptr, i64, i64, i64)
+declare i32 @sched_yield()
+
+; ++ctx[i], not atomic: no index may be visited twice, let alone at one time
+define void @mark(ptr %ctx, i64 %b, i64 %e, i64 %lane) {
+  br label %loop
+loop:
+  %i = phi i64 [%b, %0], [%j, %loop]
+  %p = getelementptr i8, ptr %ctx, i64 %i
+  %v = load i8, ptr %p
+  %w = add i8 %v, 1
+  store i8 %w, ptr %p
+  %j = add i64 %i, 1
+  %more = icmp slt i64 %j, %e
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+
+; a hundred indices of @mark for each index
+define void @nested(ptr %ctx, i64 %b, i64 %e, i64 %lane) {
+  br label %loop
+loop:
+  %i = phi i64 [%b, %0], [%j, %loop]
+  %offset = mul i64 %i, 100
+  %p = getelementptr i8, ptr %ctx, i64 %offset
+  call void @tack_parallel_for(ptr @mark, ptr %p, i64 100, i64 7, i64 0)
+  %j = add i64 %i, 1
+  %more = icmp slt i64 %j, %e
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+
+; ctx: i64 depth, i64 count. Index 0 goes one level deeper while depth lasts, index 1 counts the level
+define void @deep(ptr %ctx, i64 %b, i64 %e, i64 %lane) {
+  %first = icmp eq i64 %b, 0
+  br i1 %first, label %descend, label %count
+descend:
+  %left = atomicrmw sub ptr %ctx, i64 1 seq_cst
+  %more = icmp sgt i64 %left, 1
+  br i1 %more, label %call, label %done
+call:
+  call void @tack_parallel_for(ptr @deep, ptr %ctx, i64 2, i64 1, i64 0)
+  br label %done
+count:
+  %c = getelementptr i64, ptr %ctx, i64 1
+  atomicrmw add ptr %c, i64 1 seq_cst
+  br label %done
+done:
+  ret void
+}
+
+; ctx: i64 chunks, i64 indices
+define void @count(ptr %ctx, i64 %b, i64 %e, i64 %lane) {
+  %length = sub i64 %e, %b
+  atomicrmw add ptr %ctx, i64 1 seq_cst
+  %p = getelementptr i64, ptr %ctx, i64 1
+  atomicrmw add ptr %p, i64 %length seq_cst
+  ret void
+}
+
+; ctx: i64 grain, ptr x, ptr partial. partial[chunk] = sum of its part of x, left to right
+define void @chunk_sum(ptr %ctx, i64 %b, i64 %e, i64 %lane) {
+  %grain = load i64, ptr %ctx
+  %xp = getelementptr i64, ptr %ctx, i64 1
+  %x = load ptr, ptr %xp
+  %pp = getelementptr i64, ptr %ctx, i64 2
+  %partial = load ptr, ptr %pp
+  %chunk = sdiv i64 %b, %grain
+  %to = getelementptr double, ptr %partial, i64 %chunk
+  br label %loop
+loop:
+  %i = phi i64 [%b, %0], [%j, %loop]
+  %sum = phi double [0.0, %0], [%more_sum, %loop]
+  %p = getelementptr double, ptr %x, i64 %i
+  %v = load double, ptr %p
+  %more_sum = fadd double %sum, %v
+  %j = add i64 %i, 1
+  %more = icmp slt i64 %j, %e
+  br i1 %more, label %loop, label %done
+done:
+  store double %more_sum, ptr %to
+  ret void
+}
+
+; ctx: i64 clashes, then an i64 for each lane, not 0 while a thread has that lane
+define void @own_lane(ptr %ctx, i64 %b, i64 %e, i64 %lane) {
+  %slot = add i64 %lane, 1
+  %p = getelementptr i64, ptr %ctx, i64 %slot
+  %was = atomicrmw xchg ptr %p, i64 1 seq_cst
+  atomicrmw add ptr %ctx, i64 %was seq_cst
+  call i32 @sched_yield()
+  store atomic i64 0, ptr %p seq_cst, align 8
+  ret void
+}
+
+; ctx: i64 wanted lanes (a mask), i64 lanes seen, f64 inexact, f64 results by lane. Waits until all wanted lanes are
+; here, or a million turns; then computes 1 + inexact, which rounds to 1 in the default mode and above it in another
+define void @meet(ptr %ctx, i64 %b, i64 %e, i64 %lane) {
+  %wanted = load i64, ptr %ctx
+  %seen_p = getelementptr i64, ptr %ctx, i64 1
+  %bit = shl i64 1, %lane
+  atomicrmw or ptr %seen_p, i64 %bit seq_cst
+  br label %look
+look:
+  %turn = phi i64 [0, %0], [%turn1, %yield]
+  %seen = load atomic i64, ptr %seen_p seq_cst, align 8
+  %missing = icmp ne i64 %seen, %wanted
+  %patient = icmp ult i64 %turn, 1000000
+  %again = and i1 %missing, %patient
+  br i1 %again, label %yield, label %compute
+yield:
+  call i32 @sched_yield()
+  %turn1 = add i64 %turn, 1
+  br label %look
+compute:
+  %inexact_p = getelementptr double, ptr %ctx, i64 2
+  %inexact = load double, ptr %inexact_p
+  %r = fadd double 1.0, %inexact
+  %results = getelementptr double, ptr %ctx, i64 3
+  %to = getelementptr double, ptr %results, i64 %lane
+  store double %r, ptr %to
+  ret void
+}
+"""
+NAMES = ("mark", "nested", "deep", "count", "chunk_sum", "own_lane", "meet")
+
+Body = Callable[[int, int, int, int], None]
+
+
+class Program:
+    """The bodies above, linked to one pool."""
+
+    def __init__(self, shared: ThreadPool) -> None:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        self.pool = shared
+        self.jit = llvm.create_lljit_compiler()
+        builder = llvm.JITLibraryBuilder().add_ir(BODIES).add_current_process()
+        builder.import_symbol("tack_parallel_for", shared.address)
+        for name in NAMES:
+            builder.export_symbol(name)
+        self.library = builder.link(self.jit, "bodies")
+        self.parallel_for = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)(
+            shared.address
+        )
+
+    def run(self, name: str, context: object, n: int, grain: int = 0, limit: int = 0) -> None:
+        self.parallel_for(self.library[name], ctypes.addressof(context), n, grain, limit)
+
+    def alone(self, name: str, context: object, n: int) -> None:
+        """The body called directly, without a pool."""
+        body = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)(self.library[name])
+        body(ctypes.addressof(context), 0, n, 0)
+
+    def meet(self, threads: int, limit: int = 0) -> list[float]:
+        """Run a chunk in each of `threads` threads at one time; what each of them computed."""
+        context = (ctypes.c_int64 * (3 + threads))(
+            (1 << threads) - 1, 0, struct.unpack("q", struct.pack("d", 2.0**-60))[0]
+        )
+        self.run("meet", context, threads, 1, limit)
+        assert context[1] == context[0], f"lanes {context[1]:b} of {threads} came"
+        return [struct.unpack("d", struct.pack("q", word))[0] for word in context[3:]]
+
+    def check(self, size: int = 20_000) -> None:
+        """Every index once: many grains, plain and nested."""
+        data = (ctypes.c_uint8 * size)()
+        for times, grain in enumerate((0, 1, 7, 1000, size - 1, size, 10 * size, -5), 1):
+            self.run("mark", data, size, grain)
+            assert visited(data, times), f"grain {grain}"
+        self.run("nested", data, size // 100, 3)
+        assert visited(data, 9), "nested"
+
+
+def visited(data: ctypes.Array[ctypes.c_uint8], times: int) -> bool:
+    """The oracle of `mark`: each index that many times."""
+    return bytes(data) == bytes([times]) * len(data)
+
+
+@pytest.fixture(scope="module", params=WAITINGS)
+def program(request: pytest.FixtureRequest) -> Iterator[Program]:
+    shared = ThreadPool(threads=3, waiting=request.param)
+    yield Program(shared)
+    shared.shutdown()
+
+
+# ---- Every index once ------------------------------------------------------------------------------------------------
+
+
+def test_every_index_is_visited_once(program: Program) -> None:
+    program.check()
+    program.check(size=1300)
+    program.check(size=100)
+
+
+def test_the_coverage_oracle_sees_a_missing_and_a_repeated_index(program: Program) -> None:
+    data = (ctypes.c_uint8 * 1000)()
+    program.run("mark", data, 999)
+    assert not visited(data, 1)
+    program.run("mark", data, 1000)
+    assert not visited(data, 1) and not visited(data, 2)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_any_number_of_threads(program: Program, threads: int) -> None:
+    with program.pool.set_threads(threads):
+        assert program.pool.threads == threads
+        program.check(size=5000)
+        program.meet(threads)
+    assert program.pool.threads == 3
+
+
+@pytest.mark.parametrize("n", [0, -1, -(2**63)])
+def test_an_empty_loop_runs_nothing(program: Program, n: int) -> None:
+    total = (ctypes.c_int64 * 2)()
+    program.run("count", total, n, 1)
+    assert list(total) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("n", "grain"), [(2**63 - 1, 2**61), (2**63 - 1, 2**63 - 1), (2**63 - 1, 0), (2**62, 2**60 - 1)]
+)
+def test_the_largest_counts_do_not_overflow(program: Program, n: int, grain: int) -> None:
+    total = (ctypes.c_int64 * 2)()
+    program.run("count", total, n, grain)
+    assert total[1] == n
+    if grain:
+        assert total[0] == -(-n // grain)
+
+
+@pytest.mark.parametrize(("limit", "chunks"), [(0, 3 * 8), (-3, 3 * 8), (1, 8), (2, 2 * 8), (100, 3 * 8)])
+def test_automatic_grain_gives_about_eight_chunks_a_thread(program: Program, limit: int, chunks: int) -> None:
+    total = (ctypes.c_int64 * 2)()
+    program.run("count", total, 100_000, 0, limit)
+    assert total[1] == 100_000
+    assert total[0] == chunks
+
+
+def test_nesting_deeper_than_there_are_slots(program: Program) -> None:
+    state = (ctypes.c_int64 * 2)(DEPTH, 0)
+    program.run("deep", state, 2, 1)
+    assert list(state) == [0, DEPTH]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 3, 9])
+def test_lanes_are_distinct_and_below_the_limit(program: Program, limit: int) -> None:
+    lanes = (ctypes.c_int64 * 65)()
+    with program.pool.set_threads(7):
+        program.run("own_lane", lanes, 2000, 1, limit)
+        assert list(lanes) == [0] * 65
+        most = min(limit or 7, 7)
+        program.meet(most, limit)  # its array ends with lane most - 1, and each lane must come
+
+
+def test_random_loops(program: Program) -> None:
+    choose = random.Random(8)
+    for _ in range(200):
+        size = choose.choice((1, 2, 3, 31, 257, 4096, 20_000))
+        data = (ctypes.c_uint8 * size)()
+        program.run("mark", data, size, choose.randrange(0, size + 2), choose.randrange(0, 5))
+        assert visited(data, 1)
+
+
+# ---- One answer ------------------------------------------------------------------------------------------------------
+
+
+def test_results_by_chunk_are_the_same_for_any_number_of_threads(program: Program) -> None:
+    choose = random.Random(1)
+    values = [choose.uniform(-1, 1) * 10.0 ** choose.randrange(-8, 9) for _ in range(10_000)]
+    x = (ctypes.c_double * len(values))(*values)
+    grain, answers = 37, set()
+    for threads in (1, 2, 3, 7):
+        partial = (ctypes.c_double * -(-len(values) // grain))()
+        context = (ctypes.c_int64 * 3)(grain, ctypes.addressof(x), ctypes.addressof(partial))
+        with program.pool.set_threads(threads):
+            for _ in range(5):
+                program.run("chunk_sum", context, len(values), grain)
+                answers.add(bytes(partial))
+    assert len(answers) == 1
+    expected = []
+    for begin in range(0, len(values), grain):
+        total = 0.0
+        for value in values[begin : begin + grain]:
+            total += value  # binary64, left to right
+        expected.append(total)
+    assert answers == {struct.pack(f"{len(expected)}d", *expected)}
+    assert expected != [math.fsum(values[b : b + grain]) for b in range(0, len(values), grain)]  # order does matter
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or cpu_pool.host_target().machine not in ("x86_64", "aarch64"),
+    reason="rounding modes have other numbers",
+)
+@pytest.mark.parametrize("waiting", WAITINGS)
+def test_every_thread_rounds_to_nearest_whatever_the_caller_has_set(waiting: str) -> None:
+    fresh = Program(ThreadPool(threads=3, waiting=waiting))  # its workers start under the caller's mode
+    upward = {"x86_64": 0x800, "aarch64": 0x400000}[cpu_pool.host_target().machine]
+    libm = ctypes.CDLL("libm.so.6")
+    former = libm.fegetround()
+    alone = (ctypes.c_int64 * 4)(1, 0, struct.unpack("q", struct.pack("d", 2.0**-60))[0])
+    try:
+        assert libm.fesetround(upward) == 0
+        fresh.alone("meet", alone, 1)
+        together = fresh.meet(3)
+        one_chunk = fresh.meet(1)
+        kept = libm.fegetround()
+    finally:
+        libm.fesetround(former)
+        fresh.pool.shutdown()
+    assert together == [1.0] * 3 and one_chunk == [1.0]
+    assert kept == upward  # the caller's mode is its own again
+    assert struct.unpack("d", struct.pack("q", alone[3]))[0] > 1.0  # the control: the mode changes it
+
+
+# ---- Many callers, forks, signals, the end ---------------------------------------------------------------------------
+
+
+def in_threads(count: int, job: Callable[[], None]) -> None:
+    failures: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            job()
+        except BaseException as error:
+            failures.append(error)
+
+    team = [threading.Thread(target=guarded) for _ in range(count)]
+    for thread in team:
+        thread.start()
+    for thread in team:
+        thread.join()
+    assert not failures, failures[0]
+
+
+def test_eight_python_threads_at_once(program: Program) -> None:
+    in_threads(8, lambda: [program.check(size=4000) for _ in range(5)] and None)
+
+
+def in_child(job: Callable[[], None]) -> int:
+    """Run `job` in a forked child; its exit status, 0 if nothing was raised. A child that hangs is killed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # from Python 3.12 on, for a fork with threads: our subject
+        child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(60)
+        try:
+            job()
+            os._exit(0)
+        except BaseException as error:
+            os.write(2, repr(error).encode())
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@posix
+@pytest.mark.parametrize("pause", [0, 0.02], ids=["while they spin", "while they sleep"])
+def test_a_forked_child_has_threads_of_its_own(program: Program, pause: float) -> None:
+    def job() -> None:
+        program.check(size=4000)
+        program.meet(3)
+
+    program.check(size=1000)
+    program.meet(3)
+    time.sleep(pause)
+    assert in_child(job) == 0
+    program.check(size=1000)
+    program.meet(3)
+
+
+@posix
+def test_fork_while_other_threads_are_in_the_pool(program: Program) -> None:
+    done = threading.Event()
+
+    def keep_busy() -> None:
+        while not done.is_set():
+            program.check(size=2000)
+
+    others = [threading.Thread(target=keep_busy) for _ in range(2)]
+    for thread in others:
+        thread.start()
+    try:
+        assert [in_child(lambda: program.check(size=2000)) for _ in range(5)] == [0] * 5
+    finally:
+        done.set()
+        for thread in others:
+            thread.join()
+
+
+@posix
+def test_a_child_of_a_child(program: Program) -> None:
+    def job() -> None:
+        program.meet(2)
+        assert in_child(lambda: program.check(size=1000)) == 0
+
+    assert in_child(job) == 0
+
+
+@posix
+def test_a_child_notices_a_failure() -> None:
+    """The control of the tests above."""
+
+    def job() -> None:
+        os.close(2)
+        raise AssertionError
+
+    assert in_child(job) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_workers_leave_pythons_signals_alone() -> None:
+    def blocked() -> dict[str, int]:
+        masks = {}
+        for task in Path("/proc/self/task").iterdir():
+            fields = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+            masks[task.name] = int(fields["SigBlk"], 16)
+        return masks
+
+    before = blocked()
+    fresh = Program(ThreadPool(threads=3))
+    fresh.meet(3)
+    workers = [mask for task, mask in blocked().items() if task not in before]
+    own = blocked()[str(threading.get_native_id())]
+    fresh.pool.shutdown()
+    assert len(workers) == 2
+    for mask in workers:
+        assert mask >> (signal.SIGINT - 1) & 1 and mask >> (signal.SIGALRM - 1) & 1
+        assert not mask >> (signal.SIGSEGV - 1) & 1 and not mask >> (signal.SIGFPE - 1) & 1
+    assert own == before[str(threading.get_native_id())]  # the caller's mask is as it was
+
+
+def test_after_shutdown_loops_run_in_their_callers() -> None:
+    fresh = Program(ThreadPool(threads=3))
+    fresh.meet(3)
+    fresh.pool.shutdown()
+    assert fresh.pool.threads == 1
+    fresh.check(size=1000)
+
+
+EXIT_SCRIPT = """
+    import ctypes, threading, time
+    from tack.runtime.cpu_pool import pool
+
+    shared = pool()
+    shared.set_threads(3)
+    parallel_for = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)(shared.address)
+    body = ctypes.CFUNCTYPE(ctypes.c_int)(("sched_yield", ctypes.CDLL(None)))  # any C function will do
+    address = ctypes.cast(body, ctypes.c_void_p)
+
+    def loop():
+        parallel_for(address, None, 1000, 1, 0)
+
+    def forever():
+        while True:
+            loop()
+
+    loop()
+    {ending}
+"""
+
+
+@posix
+@pytest.mark.parametrize(
+    "ending",
+    ["pass", "time.sleep(0.02)", "threading.Thread(target=forever, daemon=True).start(); time.sleep(0.02)"],
+    ids=["while they spin", "while they sleep", "while a daemon thread runs loops"],
+)
+def test_a_process_ends_while_workers(ending: str) -> None:
+    script = textwrap.dedent(EXIT_SCRIPT).format(ending=ending)
+    source = str(Path(cpu_pool.__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, timeout=60, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# ---- The pool of the process -----------------------------------------------------------------------------------------
+
+
+def test_there_is_one_pool_also_when_threads_race_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    class Slow:
+        def __init__(self) -> None:
+            made.append(self)
+            time.sleep(0.02)
+
+    monkeypatch.setattr(cpu_pool, "ThreadPool", Slow)
+    monkeypatch.setattr(cpu_pool, "_pool", None)
+    got = []
+    in_threads(8, lambda: got.append(pool()))
+    assert len(made) == 1 and set(map(id, got)) == {id(made[0])}
+
+
+@posix
+def test_a_fork_waits_for_a_pool_in_the_making(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+
+    class Slow:
+        def __init__(self) -> None:
+            begun.set()
+            time.sleep(0.05)
+
+    monkeypatch.setattr(cpu_pool, "ThreadPool", Slow)
+    monkeypatch.setattr(cpu_pool, "_pool", None)
+    maker = threading.Thread(target=pool)
+    maker.start()
+    begun.wait()
+
+    def job() -> None:
+        assert cpu_pool._pool is not None and pool() is cpu_pool._pool
+
+    status = in_child(job)
+    maker.join()
+    assert status == 0
+
+
+def test_the_pool_of_this_process_works() -> None:
+    shared = pool()
+    assert shared is pool() and shared.address and shared.threads >= 1
+    Program(shared).check()
+
+
+def test_set_threads_without_a_with_statement_stays(program: Program) -> None:
+    program.pool.set_threads(2)
+    try:
+        assert program.pool.threads == 2
+    finally:
+        program.pool.set_threads(3)
+
+
+@pytest.mark.parametrize("threads", [0, -1, MAX_THREADS + 1])
+def test_a_senseless_number_of_threads_is_refused(program: Program, threads: int) -> None:
+    with pytest.raises(ValueError, match=rf"from 1 to {MAX_THREADS}, not {threads}"):
+        program.pool.set_threads(threads)
+    with pytest.raises(ValueError, match="number of threads"):
+        ThreadPool(threads=threads)
+    assert program.pool.threads == 3
+
+
+def test_a_pool_takes_its_threads_from_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACK_CPU_THREADS", "5")
+    fresh = ThreadPool()
+    fresh_program = Program(fresh)
+    assert fresh.threads == 5
+    fresh_program.meet(5)
+    fresh.shutdown()
+
+
+# ---- Other systems ---------------------------------------------------------------------------------------------------
+
+
+def test_a_system_without_threads_runs_loops_in_their_callers() -> None:
+    alone = Program(ThreadPool(threads=4, waiting="none"))
+    assert alone.pool.threads == 1
+    alone.check(size=2000)
+    with alone.pool.set_threads(4):
+        alone.check(size=2000)
+        assert alone.pool.threads == 1  # as the first loop found out
+
+
+@pytest.mark.parametrize("waiting", ["futex", "condvar", "none"])
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64", "riscv64"])
+def test_the_text_of_every_flavour_is_valid(machine: str, waiting: str) -> None:
+    module = llvm.parse_assembly(pool_source(PoolTarget(machine, "linux", waiting, blocked_signals=2**64 - 1)))
+    module.verify()
+    assert set(EXPORTS) <= {function.name for function in module.functions if not function.is_declaration}
+
+
+def test_a_futex_is_linuxs_only() -> None:
+    with pytest.raises(ValueError, match="no futex on darwin arm64; use waiting='condvar'"):
+        PoolTarget("arm64", "darwin", "futex")
