@@ -21,6 +21,7 @@ def test_the_variable_overrides_the_count(monkeypatch: pytest.MonkeyPatch, text:
 @pytest.mark.parametrize("text", ["", "0", "-1", "2.5", "many", "1e3", "1_0", "٣", str(MAX_THREADS + 1), "9" * 30])
 def test_a_senseless_variable_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("TACK_CPU_THREADS", text)
+    message = f"TACK_CPU_THREADS must be a whole number from 1 to {MAX_THREADS}, not"
     with pytest.raises(ValueError, match=message) as error:
         cpu_count()
     assert repr(text) in str(error.value) and "unset it" in str(error.value)
