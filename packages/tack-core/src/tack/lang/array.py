@@ -1,0 +1,366 @@
+"""Arrays: C-contiguous memory of one device, and the plain words that a launch reads from them."""
+
+from __future__ import annotations
+
+import array
+import math
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+
+from tack.lang.host_cast import HostArray, cast_values
+from tack.lang.types import DType, as_dtype, convert_value
+
+READ_ONLY = 1 << 16  # the bit of `Array._key` that says that kernels must not store
+
+
+class ArrayMemory(Protocol):
+    """What an array needs of its device's backend."""
+
+    capabilities: frozenset[str]
+    supports_device_reductions: bool
+
+    def allocate(self, nbytes: int) -> tuple[int, Any]: ...
+    def upload(self, address: int, source: HostArray) -> None: ...
+    def download(self, address: int, target: HostArray) -> None: ...
+    def synchronize(self) -> None: ...
+    def reduce_array(self, array: Array, op: str) -> float: ...
+
+
+class ArrayDevice(Protocol):
+    """What an array needs of its device; `tack.Device` fulfils it, and `lang` need not know that class."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def backend(self) -> ArrayMemory: ...
+    def empty_reduction(self, op: str) -> float: ...
+    def reduce_numpy(self, array: HostArray, op: str) -> float: ...
+    def exact_sum(self, array: HostArray) -> float: ...
+
+
+class _HostBuffer:
+    """Host memory described to NumPy: a view made of it keeps it, and so the memory's owner, alive."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, array: Array) -> None:
+        self.owner = array._owner
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": array._shape,
+            "typestr": array._dtype.numpy.str,
+            "data": (array._data, bool(array._key & READ_ONLY)),
+        }
+
+
+class Array:
+    """An n-dimensional, C-contiguous array of one dtype in the memory of one device.
+
+    Arrays are made by `tack.zeros`, `tack.empty`, `tack.ones`, `tack.full`, `tack.arange`, `tack.asarray`,
+    `tack.from_dlpack` and their relatives, not by calling this class. Every host read waits for the kernels before it.
+
+    Attributes
+    ----------
+    shape, dtype, ndim, size, nbytes, device
+        Extents, element type (a Tack dtype), number of dimensions, of elements and of bytes, and the device.
+
+    Notes
+    -----
+    `numpy()` is a copy on every device, so a later kernel never changes what was read. ``np.asarray(a)`` and
+    ``np.from_dlpack(a)`` share the memory where the device's memory is host memory ("cpu", "reference").
+
+    Examples
+    --------
+    >>> a = tack.zeros((2, 3), tack.i32)
+    >>> a[1, 2] = 7
+    >>> a.numpy().tolist()
+    [[0, 0, 0], [0, 0, 7]]
+    """
+
+    # The first four are the words that a launch reads; the addresses stay valid while `_owner` and `_extents` live.
+    __slots__ = (
+        "__weakref__",
+        "_data",
+        "_device",
+        "_dims",
+        "_dtype",
+        "_extents",
+        "_key",
+        "_nbytes",
+        "_owner",
+        "_shape",
+        "_size",
+    )
+
+    def __init__(
+        self,
+        dtype: DType,
+        shape: tuple[int, ...],
+        device: ArrayDevice,
+        address: int,
+        owner: Any,
+        *,
+        readonly: bool = False,
+    ) -> None:
+        self._dtype, self._shape, self._device, self._owner = dtype, shape, device, owner
+        self._size = math.prod(shape)
+        self._data = address
+        self._nbytes = self._size * dtype.itemsize
+        self._key = dtype.code | len(shape) << 8 | (READ_ONLY if readonly else 0)
+        self._extents = array.array("q", shape or (1,))  # 0-d: a real address all the same
+        self._dims = self._extents.buffer_info()[0]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents."""
+        return self._shape
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self._dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self._size
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the elements in bytes."""
+        return self._nbytes
+
+    @property
+    def device(self) -> Any:
+        """The device whose memory this is, a `tack.Device`."""
+        return self._device
+
+    def __repr__(self) -> str:
+        note = ", read-only" if self._key & READ_ONLY else ""
+        return f"<tack.Array {self._shape} {self._dtype.name} on {self._device.name}{note}>"
+
+    def __len__(self) -> int:
+        if not self._shape:
+            raise TypeError("len() of a 0-d array")
+        return self._shape[0]
+
+    def __iter__(self) -> Iterator[int | float]:
+        if self.ndim != 1:
+            raise TypeError(f"only a 1-d array can be iterated over, this one is {self.ndim}-d; use a.numpy()")
+        return iter(self.numpy().tolist())
+
+    # --- Reading and writing from the host ---
+
+    def numpy(self) -> HostArray:
+        """The elements, copied into a new NumPy array of the same shape and dtype; waits for the kernels before it."""
+        values = np.empty(self._shape, self._dtype.numpy)
+        self._device.backend.download(self._data, values)
+        return values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
+        """For ``np.asarray(a)``: the memory itself where it is host memory, else a copy."""
+        view = None if copy else self._host_view()
+        if view is None and copy is False:
+            raise ValueError(f"the memory of {self._device.name} is not host memory: NumPy can only have a copy")
+        values = self.numpy() if view is None else view
+        return values if dtype is None else values.astype(dtype, copy=copy is True)
+
+    def _host_view(self) -> HostArray | None:
+        """The memory as a NumPy array that keeps it alive, or None where it is not host memory."""
+        backend = self._device.backend
+        if "host_memory" not in backend.capabilities:
+            return None
+        backend.synchronize()
+        return np.asarray(_HostBuffer(self))
+
+    def __getitem__(self, index: Any) -> int | float:
+        cell = np.empty(1, self._dtype.numpy)
+        self._device.backend.download(self._data + self._offset(index) * self._dtype.itemsize, cell)
+        return cell.item()  # type: ignore[no-any-return]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._check_writeable()
+        cell = np.array([convert_value(value, self._dtype)], self._dtype.numpy)
+        self._device.backend.upload(self._data + self._offset(index) * self._dtype.itemsize, cell)
+
+    def _offset(self, index: Any) -> int:
+        """The flat position of an element: one index a dimension, or one flat index, as in a kernel (MEM-2)."""
+        indices = index if isinstance(index, tuple) else (index,)
+        shape = self._shape if len(indices) == len(self._shape) else (self._size,)
+        if len(indices) != len(shape):
+            raise TypeError(f"a {self.ndim}-d array takes {self.ndim} indices or one flat index, not {len(indices)}")
+        offset = 0
+        for axis, (given, extent) in enumerate(zip(indices, shape, strict=True)):
+            try:
+                position = operator.index(given)
+            except TypeError:
+                raise TypeError(
+                    f"an index of a tack.Array is an integer, not {type(given).__name__}; "
+                    "write a.numpy()[...] to read a part"
+                ) from None
+            if not -extent <= position < extent:
+                raise IndexError(f"index {position} is outside axis {axis}, which has {extent} elements")
+            offset = offset * extent + position % extent
+        return offset
+
+    def _check_writeable(self) -> None:
+        if self._key & READ_ONLY:
+            raise ValueError("the array is read-only, because the memory it was made from is; write to a.copy()")
+
+    def _store(self, values: HostArray) -> None:
+        """Replace all elements by those of a host array of the same shape."""
+        self._check_writeable()
+        self._device.backend.upload(self._data, np.ascontiguousarray(cast_values(values, self._dtype)))
+
+    def fill(self, value: Any) -> None:
+        """Set every element to `value`, converted as a kernel's cast would.
+
+        Raises
+        ------
+        ValueError
+            If the array is read-only, or `value` is not finite and the elements are integers.
+        """
+        self._check_writeable()
+        number = convert_value(value, self._dtype)
+        view = self._host_view()
+        if view is None:
+            self._store(np.full(self._shape, number, self._dtype.numpy))
+        else:
+            view.fill(number)
+
+    def copy(self) -> Array:
+        """A new array on the same device with the same elements."""
+        return self.astype(self._dtype)
+
+    def astype(self, dtype: Any) -> Array:
+        """A new array with the elements converted to `dtype`, by the rules of a kernel's cast.
+
+        Integers wrap, floats truncate toward zero when they become integers.
+
+        Raises
+        ------
+        TypeError
+            If `dtype` is no Tack dtype.
+        ValueError
+            If a NaN or an infinity would become an integer.
+        """
+        wanted = as_dtype(dtype)
+        values = cast_values(np.asarray(self), wanted)
+        result = new_array(self._shape, wanted, self._device)
+        result._store(values)
+        return result
+
+    def reshape(self, *shape: int | Sequence[int]) -> Array:
+        """An array of another shape on the same memory; one extent may be -1.
+
+        Raises
+        ------
+        ValueError
+            If the number of elements differs.
+        """
+        given = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        extents = _fill_in(tuple(operator.index(n) for n in given), self._size)  # type: ignore[arg-type]
+        readonly = bool(self._key & READ_ONLY)
+        return Array(self._dtype, extents, self._device, self._data, self._owner, readonly=readonly)
+
+    def __copy__(self) -> Array:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
+        return self.copy()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a tack.Array holds device memory and cannot be pickled; pickle a.numpy()")
+
+    # --- DLPack ---
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        if "host_memory" not in self._device.backend.capabilities:
+            raise BufferError(f"DLPack hand-over from {self._device.name} is not supported; use a.numpy()")
+        return (1, 0)  # kDLCPU
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The memory as a DLPack capsule, after the kernels before it; `options` are those of NumPy's `__dlpack__`."""
+        view = self._host_view()
+        if view is None:
+            raise BufferError(f"DLPack hand-over from {self._device.name} is not supported; use a.numpy()")
+        return view.__dlpack__(**options)
+
+    # --- Reductions ---
+
+    def sum(self, *, reproducible: bool = False) -> float:
+        """The sum of all elements; 0.0 if there are none.
+
+        Integers accumulate in i64 or u64 and wrap. Floats are added at their own precision in any order.
+
+        Parameters
+        ----------
+        reproducible
+            Give the exact sum, rounded once to the element type: the same bits on every device, in every order.
+
+        Examples
+        --------
+        >>> tack.asarray([1e8, 1.0, -1e8], tack.f32).sum(reproducible=True)
+        1.0
+        """
+        if reproducible and self._dtype.is_float and self._size:
+            return self._device.exact_sum(np.asarray(self))
+        return self._reduce("sum")
+
+    def min(self) -> float:
+        """The smallest element, NaN if there is a NaN; -0.0 is below 0.0. ValueError if there are no elements."""
+        return self._reduce("min")
+
+    def max(self) -> float:
+        """The largest element, NaN if there is a NaN; 0.0 is above -0.0. ValueError if there are no elements."""
+        return self._reduce("max")
+
+    def mean(self) -> float:
+        """``sum() / size`` in binary64; NaN if there are no elements."""
+        return self.sum() / self._size if self._size else math.nan
+
+    def _reduce(self, op: str) -> float:
+        device = self._device
+        if self._size == 0:
+            return device.empty_reduction(op)
+        if device.backend.supports_device_reductions:
+            return device.backend.reduce_array(self, op)
+        return device.reduce_numpy(np.asarray(self), op)
+
+
+def new_array(shape: tuple[int, ...], dtype: DType, device: ArrayDevice) -> Array:
+    """A zero-filled array in new memory of `device`.
+
+    Raises
+    ------
+    ValueError
+        If it would have 2**63 bytes or more.
+    """
+    nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes >= 1 << 63:
+        raise ValueError(f"an array of shape {shape} and dtype {dtype.name} is too large: {nbytes} bytes")
+    address, owner = device.backend.allocate(nbytes)
+    return Array(dtype, shape, device, address, owner)
+
+
+def _fill_in(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """The new shape for `size` elements, with its one -1 replaced."""
+    known = math.prod(n for n in shape if n != -1)
+    unknown = shape.count(-1)
+    if unknown > 1 or any(n < -1 for n in shape):
+        raise ValueError(f"shape {shape}: extents are not negative, but for one -1")
+    if unknown:
+        if known == 0 or size % known:
+            raise ValueError(f"{size} elements do not divide into shape {shape}")
+        return tuple(size // known if n == -1 else n for n in shape)
+    if known != size:
+        raise ValueError(f"{size} elements do not fill shape {shape}, which has {known}")
+    return shape

@@ -1,0 +1,181 @@
+"""Devices as values: which there are, which is current, and the one backend behind each name."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import threading
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from tack.runtime import reductions
+
+if TYPE_CHECKING:
+    from tack.runtime.backend import Backend
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Where a backend lives, and the module without which it cannot run, with the extra that installs it."""
+
+    module: str
+    class_name: str
+    needs: str | None = None
+    extra: str | None = None
+
+    @property
+    def available(self) -> bool:
+        return self.needs is None or importlib.util.find_spec(self.needs) is not None
+
+
+# In order of preference: the first one that is available is the default.
+_REGISTRY = {
+    "cpu": _Row("tack.runtime.cpu_backend", "CpuBackend", needs="llvmlite", extra="cpu"),
+    "reference": _Row("tack.runtime.reference_backend", "ReferenceBackend"),
+}
+
+_backends: dict[str, Backend] = {}
+_lock = threading.Lock()
+_default: Device | None = None
+_entered: ContextVar[tuple[Device, ...]] = ContextVar("tack_entered_devices", default=())
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Device:
+    """A device, as made by `tack.device`: a value, equal to every other of the same name.
+
+    As a context manager it is the current device inside the block, in this thread (or task) only; blocks nest.
+
+    Examples
+    --------
+    >>> with tack.device("reference"):
+    ...     a = tack.zeros(3)
+    >>> a.device
+    tack.device('reference')
+    """
+
+    name: str
+
+    def __repr__(self) -> str:
+        return f"tack.device({self.name!r})"
+
+    @property
+    def backend(self) -> Backend:
+        """The backend, made at its first use and shared by all devices of this name."""
+        found = _backends.get(self.name)
+        return _make_backend(self.name) if found is None else found
+
+    def supports(self, capability: str) -> bool:
+        """Whether the device has a capability, such as "f64", "host_memory" or "atomic_i32"."""
+        return capability in self.backend.capabilities
+
+    def __enter__(self) -> Device:
+        _entered.set((*_entered.get(), self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _entered.set(_entered.get()[:-1])
+
+    # The host path of reductions, handed to arrays, which know only their device.
+    empty_reduction = staticmethod(reductions.empty_reduction)
+    reduce_numpy = staticmethod(reductions.reduce_numpy)
+    exact_sum = staticmethod(reductions.exact_sum)
+
+
+def _make_backend(name: str) -> Backend:
+    with _lock:
+        if name not in _backends:
+            row = _REGISTRY[name]
+            _backends[name] = getattr(importlib.import_module(row.module), row.class_name)()
+        return _backends[name]
+
+
+def device(name: str | Device) -> Device:
+    """The device of a name.
+
+    Raises
+    ------
+    ValueError
+        If Tack has no device of this name; the message lists the names.
+    ImportError
+        If the device needs a package that is not installed; the message says which.
+
+    Examples
+    --------
+    >>> tack.device("reference").supports("host_memory")
+    True
+    """
+    if isinstance(name, Device):
+        return name
+    if not isinstance(name, str):
+        raise TypeError(f"a device is named by a string such as 'cpu', not by {type(name).__name__}")
+    row = _REGISTRY.get(name)
+    if row is None:
+        raise ValueError(f"there is no device {name!r}; the devices of this machine are {_listed()}")
+    if not row.available:
+        raise ImportError(
+            f"device {name!r} needs {row.needs}: install tack-core[{row.extra}], or use one of {_listed()}"
+        )
+    return Device(name)
+
+
+def _listed() -> str:
+    return ", ".join(map(repr, devices()))
+
+
+def devices() -> tuple[str, ...]:
+    """The names of the devices that this machine can use, the default first."""
+    return tuple(name for name, row in _REGISTRY.items() if row.available)
+
+
+def current_device() -> Device:
+    """The device of the innermost ``with tack.device(...)`` block of this thread, else the default device.
+
+    The default is what `set_default_device` was last given, else what the variable ``TACK_DEVICE`` names, else the
+    first of `devices`.
+
+    Raises
+    ------
+    ValueError, ImportError
+        If ``TACK_DEVICE`` names a device that does not exist, or cannot be used here.
+    """
+    entered = _entered.get()
+    if entered:
+        return entered[-1]
+    if _default is None:
+        return set_default_device(_first_default())
+    return _default
+
+
+def _first_default() -> Device:
+    name = os.environ.get("TACK_DEVICE", "").strip()
+    if not name:
+        return Device(devices()[0])
+    try:
+        return device(name)
+    except (ValueError, ImportError) as error:
+        raise type(error)(f"TACK_DEVICE={name}: {error}") from None
+
+
+def set_default_device(name: str | Device) -> Device:
+    """Make a device the default of the process, for all threads; returns it.
+
+    Raises
+    ------
+    ValueError, ImportError
+        As `device` does; the default then stays as it was.
+    """
+    global _default
+    _default = device(name)
+    return _default
+
+
+def synchronize() -> None:
+    """Wait until every kernel called so far, on every device, has finished."""
+    for backend in list(_backends.values()):
+        backend.synchronize()
