@@ -13,7 +13,9 @@ import numpy as np
 from tack.lang.host_cast import HostArray, cast_values
 from tack.lang.types import DType, as_dtype, convert_value
 
-READ_ONLY = 1 << 16  # the bit of `Array._key` that says that kernels must not store
+# Bits of `Array._key` beside dtype code and rank << 8.
+READ_ONLY = 1 << 16  # kernels must not store
+MISALIGNED = 1 << 17  # NumPy memory that is not aligned to its elements: no atomics
 
 
 class ArrayMemory(Protocol):
@@ -268,8 +270,9 @@ class Array:
         """
         given = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         extents = _fill_in(tuple(operator.index(n) for n in given), self._size)  # type: ignore[arg-type]
-        readonly = bool(self._key & READ_ONLY)
-        return Array(self._dtype, extents, self._device, self._data, self._owner, readonly=readonly)
+        result = Array(self._dtype, extents, self._device, self._data, self._owner)
+        result._key |= self._key & (READ_ONLY | MISALIGNED)
+        return result
 
     def __copy__(self) -> Array:
         return self.copy()

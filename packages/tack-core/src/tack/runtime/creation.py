@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from collections.abc import Sequence
@@ -200,10 +201,20 @@ def asarray(values: Any, dtype: Any = None, *, device: DeviceLike = None) -> Arr
     if isinstance(values, (list, tuple, range, int, float)) and not isinstance(values, (bool, np.generic)):
         if not _holds_arrays(values):
             return _from_numbers(values, wanted, where)
-    elif hasattr(values, "__dlpack__") and not isinstance(values, (np.ndarray, np.generic)):
-        values = np.asarray(wrap_dlpack(values, where))
-    found = np.asarray(values)
-    return _from_values(found, element_type(found.dtype) if wanted is None else wanted, where)
+    found = _host_values(values)
+    if wanted is not None:
+        return _from_values(found, wanted, where)
+    try:
+        return _from_values(found, element_type(found.dtype), where)
+    except TypeError as error:
+        raise TypeError(f"asarray takes {error}, or say dtype=") from None
+
+
+def _host_values(values: Any) -> HostArray:
+    if hasattr(values, "__dlpack__") and not isinstance(values, np.ndarray):
+        with contextlib.suppress(BufferError, RuntimeError):  # strange memory: NumPy may know another way
+            return np.from_dlpack(values)
+    return np.asarray(values)
 
 
 def _from_array(source: Array, dtype: DType, device: Device) -> Array:
@@ -366,7 +377,9 @@ def from_dlpack(exporter: Any, *, device: DeviceLike = None) -> Array:
     ValueError
         If its memory is not the device's, or is strided.
     """
-    where = _resolve(device)
-    if not where.supports("host_memory"):
-        raise ValueError(f"device {where.name!r} cannot share host memory; use tack.asarray")
-    return wrap_dlpack(exporter, where)
+    if not hasattr(exporter, "__dlpack__"):
+        raise TypeError(f"{type(exporter).__name__} does not offer __dlpack__; use tack.asarray")
+    try:
+        return wrap_dlpack(exporter, _resolve(device))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"from_dlpack takes {error}") from None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from tack.lang.types import DType, f64
 from tack.runtime import reductions
 
 if TYPE_CHECKING:
@@ -71,6 +72,10 @@ class Device:
     def supports(self, capability: str) -> bool:
         """Whether the device has a capability, such as "f64", "host_memory" or "atomic_i32"."""
         return capability in self.backend.capabilities
+
+    def supports_dtype(self, dtype: DType) -> bool:
+        """Whether arrays and kernels of this device can have a dtype; all have the integers and f32."""
+        return dtype is not f64 or self.supports("f64")
 
     def __enter__(self) -> Device:
         _entered.set((*_entered.get(), self))
