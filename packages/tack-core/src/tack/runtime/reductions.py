@@ -87,7 +87,7 @@ def _round_units(total: int, dtype: np.dtype[Any]) -> float:
     try:
         rounded = total / scale  # of two integers: correctly rounded
     except OverflowError:
-        return math.copysign(math.inf, total)
+        return math.inf if total > 0 else -math.inf
     if dtype == np.float64:
         return rounded
     # Rounding to binary64 to nearest and then to f32 would round twice; through binary64 rounded to odd it is once.
