@@ -1,0 +1,117 @@
+"""Run the benchmarks: ``python -m benchmarks [names] [--threads 1|all] [--quick]``; tables in Markdown on stdout."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import harness
+from benchmarks.compilers import BUILDS, Gcc
+
+WORKLOADS = (
+    "saxpy",
+    "triad",
+    "mandelbrot",
+    "nbody",
+    "jacobi",
+    "integer_hash",
+    "histogram",
+    "stencil3d",
+    "black_scholes",
+)
+OTHERS = ("call_cost", "first_call")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(WORKLOADS + OTHERS)}; default all")
+    parser.add_argument("--threads", choices=("1", "all"), help="threads of Tack and C; default first 1, then all")
+    parser.add_argument("--quick", action="store_true", help="small sizes and few rounds: does it run at all?")
+    parser.add_argument("--seconds", type=float, default=3.0, help="time for each row, after at least five rounds")
+    given = parser.parse_args()
+    unknown = sorted(set(given.names) - set(WORKLOADS + OTHERS))
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(WORKLOADS + OTHERS)}")
+    return given
+
+
+def processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:  # not Linux
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def load() -> str:
+    return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "?"
+
+
+def header(gcc: Gcc, cpus: int) -> None:
+    print(f"{datetime.date.today()}, {processor()}, {cpus} threads, {platform.system()}, load {load()} at the start")
+    print(f"Python {platform.python_version()}, NumPy {np.__version__}; {gcc.version or 'no gcc: rows without C'}")
+    print(f"C on one thread: {' '.join(BUILDS['serial'])}; on all: the same and -fopenmp; never -ffast-math")
+    print(f"C that results are checked against, before any timing: {' '.join(BUILDS['strict'])}")
+
+
+def scaled(seconds: float) -> str:
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * factor >= 1.0:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def line(row: harness.Row) -> str:
+    ours, c, numpy = (row.timings.get(name) for name in ("Tack", "C", "NumPy"))
+    cells = [row.name, str(row.threads), scaled(ours.median), scaled(ours.least)]
+    if c is None:
+        cells += [row.note] + [""] * 3
+    else:
+        ratios = [f"{ours.median / c.median:.2f}", f"{ours.least / c.least:.2f}"]
+        cells += [scaled(c.median), scaled(c.least), *ratios]
+    cells += [scaled(numpy.median) if numpy else "", str(len(ours.samples)), load()]
+    return f"| {' | '.join(cells)} |"
+
+
+def throughput(names: list[str], gcc: Gcc, thread_counts: list[int], quick: bool, seconds: float) -> Iterator[str]:
+    """The table's lines, each as soon as it is measured."""
+    yield "\n## Throughput: medians and least of interleaved rounds\n"
+    columns = ("workload", "threads", "Tack", "least", "C", "least", "Tack / C", "of least", "NumPy", "rounds", "load")
+    yield f"| {' | '.join(columns)} |"
+    yield f"|---{'|--:' * (len(columns) - 1)}|"
+    for name in names:
+        for case in importlib.import_module(f"benchmarks.{name}").cases(quick):
+            strict = gcc.load(case.workload, "strict") if gcc.version else None
+            harness.check(case, strict, with_numpy=case.time_numpy)
+            for threads in thread_counts:
+                yield line(harness.measure(case, gcc, threads, seconds))
+
+
+def main() -> None:
+    given = arguments()
+    names = given.names or list(WORKLOADS + OTHERS)
+    from tack.runtime.cpu_pool import cpu_count
+
+    cpus = cpu_count()
+    thread_counts = {"1": [1], "all": [cpus], None: sorted({1, cpus})}[given.threads]
+    with Gcc() as gcc:
+        header(gcc, cpus)
+        workloads = [name for name in names if name in WORKLOADS]
+        if workloads:
+            for text in throughput(workloads, gcc, thread_counts, given.quick, 0.1 if given.quick else given.seconds):
+                print(text, flush=True)
+        if "call_cost" in names:
+            importlib.import_module("benchmarks.call_cost").report(gcc, given.quick)
+        if "first_call" in names:
+            importlib.import_module("benchmarks.first_call").report(given.quick)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,6 @@
+#include <stdint.h>
+
+void small(float *restrict z, const float *restrict x, const float *restrict y, float a, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        z[i] = a * x[i] + y[i];
+}

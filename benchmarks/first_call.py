@@ -1,0 +1,58 @@
+"""What the start costs: imports, a first call in a fresh process, and the compiling of a second kernel after it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks import harness
+
+ROOT = Path(__file__).parent.parent
+
+# Each prints the seconds of its last step; a fresh process each time.
+TIMED = "import time; start = time.perf_counter(); {step}; print(time.perf_counter() - start)"
+READY = """
+import time
+import numpy as np
+from benchmarks.saxpy import saxpy
+from benchmarks.triad import triad
+a, b, c = (np.ones(8, np.float32) for _ in range(3))
+{before}
+start = time.perf_counter()
+{step}
+print(time.perf_counter() - start)
+"""
+PROGRAMS = {
+    "import numpy": TIMED.format(step="import numpy"),
+    "import tack (NumPy included)": TIMED.format(step="import tack"),
+    "import llvmlite.binding": TIMED.format(step="import llvmlite.binding"),
+    "cold first call, after the import": READY.format(before="", step="saxpy(a, b, c, 3.0)"),
+    "a second kernel's first call": READY.format(before="saxpy(a, b, c, 3.0)", step="triad(a, b, c, 3.0)"),
+}
+
+
+def run(program: str) -> float:
+    """Run one program in a fresh interpreter without a disk cache; the seconds it prints."""
+    environment = {**os.environ, "TACK_CACHE": "0", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    answer = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    return float(answer.stdout)
+
+
+def measure(rounds: int) -> dict[str, harness.Timing]:
+    """Run every program once a round."""
+    timings = {name: harness.Timing() for name in PROGRAMS}
+    for _ in range(rounds):
+        for name, program in PROGRAMS.items():
+            timings[name].samples.append(run(program))
+    return timings
+
+
+def report(quick: bool) -> None:
+    print("\n## The first call, each in fresh processes\n")
+    print("| step | median ms | least ms |\n|---|--:|--:|")
+    for name, timing in measure(1 if quick else 7).items():
+        print(f"| {name} | {timing.median * 1e3:.0f} | {timing.least * 1e3:.0f} |")
