@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tack.lang.array import Array
+from tack.lang.array import MISALIGNED, READ_ONLY, Array
 from tack.lang.ast_transform import Lowered, lower_kernel
 from tack.lang.diagnostics import fail
-from tack.lang.ir import IRCall, IRKernel, walk
+from tack.lang.ir import IRArrayRef, IRAtomic, IRCall, IRFunction, IRKernel, walk
 from tack.lang.ir_verify import verify_untyped
 from tack.lang.names import Capture
 from tack.lang.source_validation import validate
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 KEY_INT32, KEY_INT64, KEY_UINT64 = 1 << 32, 2 << 32, 3 << 32
 KEY_FLOAT, KEY_FLOAT_WIDE = 4 << 32, 5 << 32  # WIDE: finite, but infinity in f32
 KEY_TYPED = 6 << 32  # | dtype code
-READ_ONLY = 1 << 16
 F32_LIMIT = float(2**128 - 2**103)  # from here on a finite double rounds to infinity in f32
 MAX_LOWERINGS = 64  # per kernel: older sets of captured values are dropped and compiled again if they return
 
@@ -87,6 +86,22 @@ def all_captures(lowered: Lowered) -> tuple[Capture, ...]:
             if isinstance(node, IRCall) and id(callee := node.callee.lowered()) not in found:
                 pending.append(callee)
     return tuple(c for captures in found.values() for c in captures)
+
+
+def atomic_params(ir: IRFunction) -> set[str]:
+    """The array parameters with atomic operations on them, in this function or in one that it calls."""
+    names = {p.name for p in ir.params}
+    found = set()
+    for node in walk(ir.body):
+        if isinstance(node, IRAtomic):
+            found.add(node.array)
+        elif isinstance(node, IRCall):
+            callee = node.callee.lowered().ir
+            inner = atomic_params(callee)
+            for param, arg in zip(callee.params, node.args, strict=True):
+                if isinstance(arg, IRArrayRef) and param.name in inner:
+                    found.add(arg.name)
+    return found & names
 
 
 class KernelState:
@@ -153,7 +168,7 @@ class KernelState:
     def _variant(self, lowering: Lowering, call: BoundCall) -> Variant:
         backend = call.device.backend
         disjoint = "alias_variants" in backend.capabilities and call.is_disjoint(lowering.written)
-        key = (call.device, disjoint, *call.keys)
+        key = (call.device.name, disjoint, *call.keys)
         variant = lowering.rows.get(key)
         if variant is None:
             with self.kernel._lock:
@@ -166,15 +181,18 @@ class KernelState:
         return variant
 
     def _check_arrays(self, lowering: Lowering, call: BoundCall) -> None:
-        for i in lowering.written:
-            if call.keys[i] & READ_ONLY and call.keys[i] < KEY_INT32:
-                param = lowering.ir.params[i]
-                kind = f"argument `{param.name}` is a read-only array, but the kernel stores to it"
-                fail(ValueError, kind, param.loc, hint="pass a writable array, for instance a copy")
-        for i, value in enumerate(call.values):
-            if isinstance(value, Array) and not call.device.supports_dtype(value.dtype):
-                param = lowering.ir.params[i]
-                fail(TypeError, f"device {call.device.name} has no {value.dtype.name}", param.loc)
+        """Refuse arrays that the kernel cannot use; their keys differ from usable ones, so a row needs no check."""
+        for param, value, key in zip(lowering.ir.params, call.values, call.keys, strict=True):
+            if not isinstance(value, Array):
+                continue
+            if not call.device.supports_dtype(value.dtype):
+                fail(TypeError, f"`{param.name}`: device {call.device.name} has no {value.dtype.name}", param.loc)
+            if key & READ_ONLY and param.written:
+                text = f"`{param.name}` is a read-only array, but the kernel stores to it"
+                fail(ValueError, text, param.loc, hint="pass a writable array, for instance a copy")
+            if key & MISALIGNED and param.name in atomic_params(lowering.ir):
+                text = f"`{param.name}` is not aligned to its elements, and the kernel has an atomic operation on it"
+                fail(ValueError, text, param.loc, hint="pass a copy: a NumPy copy is aligned")
 
 
 class BoundCall:
