@@ -1,0 +1,62 @@
+"""Typed IR to LLVM IR text, for the CPU.
+
+The text needs nothing but what it declares: mathematics from the C library, `tack_parallel_for` from the thread pool,
+and `tack_print` where the kernel prints. `docs/design/pipeline.md` has the argument block and the launch protocol.
+
+No instruction carries a fast-math flag, and the user's integer arithmetic carries no `nsw` or `nuw`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tack.codegen.llvm_launch import LaunchEmitter
+from tack.lang import ir
+
+
+class GeneratorOptions(Protocol):
+    """What shapes the text besides the IR: the fields of the runtime's `VariantOptions` that a CPU reads."""
+
+    @property
+    def disjoint(self) -> bool: ...
+
+
+class LLVMCodeGen(LaunchEmitter):
+    """The CPU generator.
+
+    Parameters
+    ----------
+    kernel
+        Typed and verified IR.
+    options
+        `disjoint` promises that no written array overlaps any other argument; pointers become `noalias`.
+
+    Attributes
+    ----------
+    print_sites
+        After `source`: what each `print` of the kernel writes, by site number.
+    """
+
+    def __init__(self, kernel: ir.IRKernel, options: GeneratorOptions) -> None:
+        super().__init__()
+        self.kernel, self.disjoint = kernel, options.disjoint
+
+    def source(self) -> str:
+        """The module's text; its one exported function is ``i32 tack_launch(ptr block)``."""
+        for symbol, function in self.kernel.functions.items():
+            self._device_function(symbol, function)
+        prelude: list[ir.IRStmt] = []
+        loops: list[ir.IRParallelFor] = []
+        result: ir.IRReturn | None = None
+        for statement in self.kernel.body:
+            if isinstance(statement, ir.IRParallelFor):
+                self._body_function(len(loops), statement, prelude)
+                self._chunk_function(len(loops), statement)
+                loops.append(statement)
+            elif isinstance(statement, ir.IRReturn):
+                result = statement
+                self._result_function(prelude, statement.values[0])
+            else:
+                prelude.append(statement)
+        self._launch_function(loops, result is not None)
+        return self.module.text()

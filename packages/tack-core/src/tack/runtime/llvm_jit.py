@@ -1,0 +1,125 @@
+"""LLVM through llvmlite: text to an object file, an object file to native code in this process.
+
+The two halves are apart so that an object can be kept: `compile_object` needs LLVM's optimiser, `load` only its linker.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import itertools
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from tack.codegen.llvm_values import MATH_LIBRARY
+
+_OPTIMISATION_LEVEL = 3
+
+
+class LLVMUnavailableError(ImportError):
+    """llvmlite, which compiles for the CPU, is not installed or does not work."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeLibrary:
+    """Linked code. `addresses` are good for as long as `tracker` lives."""
+
+    addresses: dict[str, int]
+    tracker: Any
+
+
+class LLVMCompiler:
+    """LLVM for this processor; `compiler` gives the one of this process.
+
+    Raises
+    ------
+    LLVMUnavailableError
+        If llvmlite cannot be imported.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import llvmlite.binding as llvm
+        except ImportError as error:
+            message = "the CPU device compiles with llvmlite, which is not installed: pip install tack-core[cpu]"
+            raise LLVMUnavailableError(message) from error
+        self._llvm = llvm
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        self.cpu: str = llvm.get_host_cpu_name()
+        # The name alone misses features, and has some that a virtual machine takes away.
+        self.features: str = llvm.get_host_cpu_features().flatten()
+        self._machine = llvm.Target.from_default_triple().create_target_machine(
+            cpu=self.cpu, features=self.features, opt=_OPTIMISATION_LEVEL, reloc="pic", codemodel="small"
+        )
+        self._jit = llvm.create_lljit_compiler()
+        self._math = _math_symbols()
+        self._numbers = itertools.count(1)  # a library name cannot be used again, even after the library is gone
+        self._lock = threading.RLock()  # neither a target machine nor the JIT is made for two threads at once
+
+    def optimised(self, text: str) -> Any:
+        """Parse, verify and optimise; the module."""
+        llvm = self._llvm
+        with self._lock:
+            module = llvm.parse_assembly(text)
+            module.verify()
+            tuning = llvm.create_pipeline_tuning_options(speed_level=_OPTIMISATION_LEVEL)
+            tuning.loop_vectorization = tuning.slp_vectorization = True
+            tuning.loop_interleaving = tuning.loop_unrolling = True
+            builder = llvm.create_pass_builder(self._machine, tuning)
+            builder.getModulePassManager().run(module, builder)
+            return module
+
+    def compile_object(self, text: str) -> bytes:
+        """Native code of a module, as the bytes of an object file that other processes of this machine can load."""
+        with self._lock:
+            image: bytes = self._machine.emit_object(self.optimised(text))
+            return image
+
+    def stages(self, text: str) -> dict[str, str]:
+        """The text of each stage, for people: "llvm", "optimised" and "asm"."""
+        with self._lock:
+            module = self.optimised(text)
+            return {"llvm": text, "optimised": str(module), "asm": self._machine.emit_assembly(module)}
+
+    def load(self, image: bytes, exports: tuple[str, ...], imports: dict[str, int]) -> NativeLibrary:
+        """Link an object file into this process; `imports` are symbols beside the mathematics of the C library."""
+        with self._lock:
+            builder = self._llvm.JITLibraryBuilder().add_object_img(image)
+            for name, address in (self._math | imports).items():
+                builder.import_symbol(name, address)
+            for name in exports:
+                builder.export_symbol(name)
+            builder.add_current_process()  # memset and the like, which LLVM calls of its own accord
+            tracker = builder.link(self._jit, f"tack.kernel.{next(self._numbers)}")
+            return NativeLibrary({name: int(tracker[name]) for name in exports}, tracker)
+
+
+def _math_symbols() -> dict[str, int]:
+    """Addresses of the C mathematics library's functions, as far as this system has them."""
+    path = ctypes.util.find_library("m")
+    libraries = [ctypes.CDLL(path)] if path else []
+    libraries.append(ctypes.CDLL(None))
+    found: dict[str, int] = {}
+    for base in sorted(MATH_LIBRARY):
+        for name in (base, base + "f"):
+            for library in libraries:
+                if hasattr(library, name):
+                    found[name] = ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+                    break
+    return found
+
+
+_lock = threading.Lock()
+_compiler: LLVMCompiler | None = None
+
+
+def compiler() -> LLVMCompiler:
+    """The compiler of this process; the first call makes it."""
+    global _compiler
+    if _compiler is None:
+        with _lock:
+            if _compiler is None:
+                _compiler = LLVMCompiler()
+    return _compiler
