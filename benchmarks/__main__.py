@@ -57,7 +57,7 @@ def load() -> str:
 def header(gcc: Gcc, cpus: int) -> None:
     print(f"{datetime.date.today()}, {processor()}, {cpus} threads, {platform.system()}, load {load()} at the start")
     print(f"Python {platform.python_version()}, NumPy {np.__version__}; {gcc.version or 'no gcc: rows without C'}")
-    print(f"C on one thread: {' '.join(BUILDS['serial'])}; on all: the same and -fopenmp; never -ffast-math")
+    print(f"C: {' '.join(BUILDS['plain'])}; no errno: {' '.join(BUILDS['no-errno'])}; all threads: and -fopenmp")
     print(f"C that results are checked against, before any timing: {' '.join(BUILDS['strict'])}")
 
 
@@ -69,21 +69,34 @@ def scaled(seconds: float) -> str:
 
 
 def line(row: harness.Row) -> str:
-    ours, c, numpy = (row.timings.get(name) for name in ("Tack", "C", "NumPy"))
-    cells = [row.name, str(row.threads), scaled(ours.median), scaled(ours.least)]
-    if c is None:
-        cells += [row.note] + [""] * 3
-    else:
-        ratios = [f"{ours.median / c.median:.2f}", f"{ours.least / c.least:.2f}"]
-        cells += [scaled(c.median), scaled(c.least), *ratios]
-    cells += [scaled(numpy.median) if numpy else "", str(len(ours.samples)), load()]
+    timings = row.timings
+    cells = [row.name, str(row.threads)]
+    cells += [scaled(timings[name].median) if name in timings else "" for name in ("Tack", "C", "C no errno", "NumPy")]
+    for name in ("C", "C no errno"):
+        cells.append(ratio(timings["Tack"], timings[name]) if name in timings else row.note)
+    cells += [str(len(timings["Tack"].samples)), load()]
     return f"| {' | '.join(cells)} |"
+
+
+def ratio(ours: harness.Timing, theirs: harness.Timing) -> str:
+    return f"{ours.median / theirs.median:.2f} ({ours.least / theirs.least:.2f})"
 
 
 def throughput(names: list[str], gcc: Gcc, thread_counts: list[int], quick: bool, seconds: float) -> Iterator[str]:
     """The table's lines, each as soon as it is measured."""
-    yield "\n## Throughput: medians and least of interleaved rounds\n"
-    columns = ("workload", "threads", "Tack", "least", "C", "least", "Tack / C", "of least", "NumPy", "rounds", "load")
+    yield "\n## Throughput: medians of interleaved rounds; in brackets the ratio of the least times\n"
+    columns = (
+        "workload",
+        "threads",
+        "Tack",
+        "C",
+        "C no errno",
+        "NumPy",
+        "Tack / C",
+        "Tack / C no errno",
+        "rounds",
+        "load",
+    )
     yield f"| {' | '.join(columns)} |"
     yield f"|---{'|--:' * (len(columns) - 1)}|"
     for name in names:

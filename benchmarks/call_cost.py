@@ -26,7 +26,7 @@ def implementations(gcc: Gcc) -> dict[str, Callable[[], float]]:
     on_device = [tack.asarray(array) for array in arrays]
     rows = {}
     if gcc.version is not None:
-        function = bind(gcc.load("call_cost", "serial"), "small", *arrays, np.float32(3.0), 1)
+        function = bind(gcc.load("call_cost", "plain"), "small", *arrays, np.float32(3.0), 1)
         # Not through the partial object, which costs something itself.
         rows["C through ctypes, arguments prebuilt"] = _timer(function.func, *function.args)
     rows["Tack, tack.Array"] = _timer(saxpy, *on_device, 3.0)

@@ -207,10 +207,11 @@ def measure(case: Case, gcc: Gcc, threads: int, budget: float) -> Row:
     if gcc.version is None:
         note = "no gcc, so no C"
     else:
-        library = gcc.load(case.workload, "serial" if threads == 1 else "openmp")
-        if threads > 1:
-            set_openmp_threads(library, threads)
-        runs["C"] = case.c(library)
+        for name, build in (("C", "plain"), ("C no errno", "no-errno")):
+            library = gcc.load(case.workload, build if threads == 1 else f"{build}-openmp")
+            if threads > 1:
+                set_openmp_threads(library, threads)
+            runs[name] = case.c(library)
     if case.time_numpy:
         runs["NumPy"] = case.numpy
     with pool().set_threads(threads):
