@@ -41,6 +41,12 @@ Lazy wake, with debt
     short loops adds up as debt, and in the end is worth a wake-up as well: without it, a hot series of 15 us loops
     would never wake anybody. A caller wakes at most two sleepers; a woken worker that finds work left wakes two more.
 
+Sleep elsewhere
+    A worker goes to sleep with the last caller's processor taken out of its affinity mask, and has its own mask back
+    when it rests again after its first loop: some kernels would wake it where the caller runs, to wait for a
+    millisecond or two. A caller that has moved since, and so may find workers on its processor, yields after waking
+    them; they see where they are, and leave. The costs are in workers that have nothing to do.
+
 Threads start at the first shared loop, also in a forked child, whose pool starts empty.
 
 The other functions are for the runtime: `tack_pool_init`, `tack_pool_set_helpers`, `tack_pool_helpers`,
@@ -157,6 +163,7 @@ clear:
 done:
   call void @wait_init()
   call void @spawn_init()
+  call void @place_init()
   store atomic i32 0, ptr @starting monotonic, align 4
   store atomic i32 0, ptr @busy release, align 4
   ret void
@@ -191,7 +198,10 @@ define i32 @tack_pool_running() {
 define internal void @start_workers() noinline {
   %x = cmpxchg ptr @starting, i32 0, i32 1 acq_rel monotonic
   %mine = extractvalue {i32, i1} %x, 1
-  br i1 %mine, label %next, label %out                           ; else another thread is at it: do not wait for it
+  br i1 %mine, label %begin, label %out                          ; else another thread is at it: do not wait for it
+begin:
+  call i1 @note_caller()
+  br label %next
 next:
   %started = load atomic i32, ptr @started monotonic, align 4
   %helpers = load atomic i32, ptr @helpers monotonic, align 4
@@ -288,4 +298,4 @@ def pool_source(target: PoolTarget) -> str:
     True
     """
     core = _STATE + _CONTROL + _WAITING + CHUNKS + SLOT_USE + LOOP + WORKER
-    return processor_source(target) + Template(core).substitute(_NAMES) + system_source(target)
+    return processor_source(target) + system_source(target) + Template(core).substitute(_NAMES)

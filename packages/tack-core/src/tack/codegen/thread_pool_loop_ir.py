@@ -287,7 +287,11 @@ settle:
   ret void
 rouse:
   store atomic i64 0, ptr @debt monotonic, align 8
+  %moved = call i1 @note_caller()
   call void @wake_some(i64 %wanted)
+  br i1 %moved, label %let_in, label %work
+let_in:                                                          ; a worker that woke here can only leave if it runs
+  call void @yield_cpu()
   br label %work
 work:
   call i1 @run_chunks(ptr %s, i64 0, i64 0, i64 0, i64 0)
@@ -300,7 +304,10 @@ WORKER: Final = """
 ; same part of every loop. It inherits the floating-point mode of whoever started it, which need not be the default.
 define internal ptr @worker(ptr %argument) {
   %number = ptrtoint ptr %argument to i64
+  %place = alloca %place
+  store i64 0, ptr %place
   %mode = call i64 @float_mode_enter()
+  call void @leave_caller(ptr %place)
   br label %top
 top:
   %woken = phi i1 [false, %0], [false, %joined], [%slept, %rest]
@@ -326,7 +333,7 @@ joined:
   call void @work_in(ptr %s, i64 %number, i32 %tickets, i1 %woken)
   br label %top
 rest:
-  %slept = call i1 @rest(i32 %epoch)
+  %slept = call i1 @rest(i32 %epoch, ptr %place)
   br label %top
 exit:
   atomicrmw sub ptr @running, i32 1 release
@@ -391,11 +398,13 @@ out:
 }
 
 ; Nothing to do since %epoch: spins for the next loop, then sleeps. Returns whether it slept.
-define internal i1 @rest(i32 %epoch) {
+define internal i1 @rest(i32 %epoch, ptr %place) {
+  call void @go_anywhere(ptr %place)
   %limit = load i64, ptr @spin_ticks
   %news = call i1 @spin(ptr @epoch, i32 -1, i32 %epoch, i1 false, i64 %limit)
   br i1 %news, label %awake, label %sleep
 sleep:                                                           ; first be counted, then look again: see @run_shared
+  call void @keep_off_caller(ptr %place)
   atomicrmw add ptr @sleepers, i32 1 seq_cst
   %now = load atomic i32, ptr @epoch seq_cst, align 4
   %same = icmp eq i32 %now, %epoch
@@ -405,6 +414,7 @@ wait:
   br label %up
 up:
   atomicrmw sub ptr @sleepers, i32 1 seq_cst
+  call void @leave_caller(ptr %place)
   ret i1 true
 awake:
   ret i1 false
