@@ -268,8 +268,8 @@ class Array:
         ValueError
             If the number of elements differs.
         """
-        given = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        extents = _fill_in(tuple(operator.index(n) for n in given), self._size)  # type: ignore[arg-type]
+        given: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+        extents = _fill_in(tuple(map(operator.index, given)), self._size)
         result = Array(self._dtype, extents, self._device, self._data, self._owner)
         result._key |= self._key & (READ_ONLY | MISALIGNED)
         return result

@@ -1,0 +1,168 @@
+"""Devices as values, and which one is current (PAR-*, CALL-1)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tack
+from rigs.far_memory import FarBackend, far_device
+from tack.runtime import device as device_module
+
+SOURCE = Path(__file__).resolve().parents[1] / "src"
+
+
+@pytest.fixture
+def restored_default() -> Iterator[None]:
+    before = device_module._default
+    yield
+    device_module._default = before
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a fresh interpreter whose environment has nothing of Tack but what is given."""
+    return subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(SOURCE)!r}); import tack; {code}"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+
+
+def test_devices_are_values():
+    a, b = tack.device("reference"), tack.device("reference")
+    assert a == b and hash(a) == hash(b) and a.backend is b.backend and a != "reference"
+    assert {a: 1}[b] == 1 and tack.device(a) is a
+    assert repr(a) == "tack.device('reference')"
+    with pytest.raises(AttributeError):
+        a.name = "cpu"
+
+
+def test_devices_of_this_machine():
+    names = tack.devices()
+    assert "reference" in names and len(set(names)) == len(names)
+    for name in names:
+        assert tack.device(name).backend.name == name
+
+
+def test_an_unknown_device_lists_the_known_ones():
+    with pytest.raises(ValueError, match="'gpu9000'.*'reference'"):
+        tack.device("gpu9000")
+    with pytest.raises(TypeError, match="string"):
+        tack.device(3)
+
+
+def test_a_device_whose_package_is_missing(monkeypatch):
+    row = device_module._Row("tack.runtime.cpu_backend", "CpuBackend", needs="no_such_module_at_all", extra="cpu")
+    monkeypatch.setitem(device_module._REGISTRY, "cpu", row)
+    assert "cpu" not in tack.devices()
+    with pytest.raises(ImportError, match=r"no_such_module_at_all.*tack-core\[cpu\].*'reference'"):
+        tack.device("cpu")
+
+
+def test_capabilities_by_name(device):
+    assert device.supports("host_memory") == ("host_memory" in device.backend.capabilities)
+    assert not device.supports("time_travel")
+    assert device.supports_dtype(tack.f32) and device.supports_dtype(tack.f64) == device.supports("f64")
+
+
+def test_current_device_follows_the_blocks(monkeypatch, restored_default):
+    tack.set_default_device("reference")
+    assert tack.current_device() == tack.device("reference") == tack.zeros(1).device
+    with far_device(monkeypatch) as far:
+        assert tack.current_device() == far == tack.zeros(1).device
+        with tack.device("reference") as inner, inner:
+            assert tack.current_device() == inner
+            assert tack.zeros(1, device="far").device == far
+        assert tack.current_device() == far
+        with pytest.raises(ZeroDivisionError), tack.device("reference"):
+            raise ZeroDivisionError
+        assert tack.current_device() == far
+    assert tack.current_device() == tack.device("reference")
+
+
+def test_blocks_belong_to_their_thread(monkeypatch, restored_default):
+    tack.set_default_device("reference")
+    with far_device(monkeypatch) as far:
+        seen: dict[int, list[tack.Device]] = {}
+        barrier = threading.Barrier(4)
+
+        def work(number: int) -> None:
+            mine = far if number % 2 else tack.device("reference")
+            seen[number] = [tack.current_device()]
+            with mine:
+                barrier.wait()
+                seen[number].append(tack.current_device())
+                barrier.wait()
+            seen[number].append(tack.current_device())
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        default = tack.device("reference")
+        assert seen == {n: [default, far if n % 2 else default, default] for n in range(4)}
+
+
+def test_default_device_is_kept_when_a_new_one_is_refused(restored_default):
+    before = tack.set_default_device("reference")
+    with pytest.raises(ValueError):
+        tack.set_default_device("gpu9000")
+    assert tack.current_device() == before
+
+
+def test_environment_chooses_the_default():
+    for name in tack.devices():
+        assert run("print(tack.current_device().name)", TACK_DEVICE=name).stdout.strip() == name
+    assert run("print(tack.current_device().name)").stdout.strip() == tack.devices()[0]
+    done = run("tack.set_default_device('reference'); print(tack.current_device().name)", TACK_DEVICE="gpu9000")
+    assert done.stdout.strip() == "reference"
+
+
+def test_environment_with_an_unknown_name():
+    done = run("tack.zeros(3)", TACK_DEVICE="gpu9000")
+    assert done.returncode != 0
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ValueError: TACK_DEVICE=gpu9000: ") and "'reference'" in last
+    assert run("print(tack.devices())", TACK_DEVICE="gpu9000").returncode == 0, "only use of the default is an error"
+
+
+def test_a_backend_is_made_once_by_many_threads(monkeypatch):
+    made = []
+
+    class Slow(FarBackend):
+        def __init__(self) -> None:
+            made.append(threading.get_ident())
+            super().__init__()
+
+    monkeypatch.setattr("rigs.far_memory.SlowBackend", Slow, raising=False)
+    monkeypatch.setitem(device_module._REGISTRY, "slow", device_module._Row("rigs.far_memory", "SlowBackend"))
+    barrier = threading.Barrier(8)
+
+    def work() -> None:
+        barrier.wait()
+        tack.zeros(3, device="slow")
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    monkeypatch.delitem(device_module._backends, "slow")
+    assert len(made) == 1
+
+
+def test_synchronize_waits_for_every_device(monkeypatch):
+    """CALL-1"""
+    with far_device(monkeypatch) as far:
+        tack.zeros(3)
+        before = far.backend.waits
+        tack.synchronize()
+        assert far.backend.waits == before + 1
