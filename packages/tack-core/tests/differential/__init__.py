@@ -1,0 +1,1 @@
+"""Random valid integer kernels and an oracle that runs them; neither imports `tack`."""
