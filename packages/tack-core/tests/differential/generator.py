@@ -25,7 +25,7 @@ HEADER = "import tack\n"
 
 @dataclass
 class Program:
-    """`functions` is module text, `loop` the text of the parallel loop inside a kernel; `row` its row of the outputs."""
+    """`functions` is module text, `loop` the text of its parallel loop; `row` is its row of the outputs."""
 
     seed: str
     row: int
@@ -107,7 +107,7 @@ Typed = tuple[str, str]  # the text of an expression, in brackets, and its rough
 
 @dataclass
 class Writer:
-    """Writes the statements of one function body or loop body; `variables` are those that may be read, with their types."""
+    """Writes the statements of one function body or loop body; `variables` may be read, and have these types."""
 
     rng: random.Random
     prefix: str

@@ -1,14 +1,15 @@
 """What a kernel of integers must compute, from the contract's text alone: Python runs it, with the wraps put in.
 
 The kernel's own source is parsed, typed by the rules TYPE-*, LIT-1, LIT-2 and FUNC-*, and rewritten so that every
-operation whose result may leave its type calls a helper. Because integer promotion preserves values (TYPE-3), no operand
-needs a conversion. Control flow, evaluation order, chains and short circuits are then Python's own.
+operation whose result may leave its type calls a helper. Because integer promotion preserves values (TYPE-3), no
+operand needs a conversion. Control flow, evaluation order, chains and short circuits are then Python's own.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,7 +60,7 @@ def join(*types: str) -> str:
 
 @dataclass
 class Instance:
-    """A function typed for its parameter types: `locals` by name, `pinned` those that never widen, `results` the types."""
+    """A function typed for its parameter types: `locals` by name; those `pinned` never widen."""
 
     tree: ast.FunctionDef
     symbol: str
@@ -173,7 +174,7 @@ class Typer:
 
     def type_Compare(self, node: ast.Compare, scope: Instance) -> str:
         types = [self.expression(operand, scope) for operand in [node.left, *node.comparators]]
-        for pair in zip(types, types[1:], strict=False):
+        for pair in itertools.pairwise(types):
             join(*pair)  # TYPE-4: each link on its own
         return "i32"
 
