@@ -287,7 +287,7 @@ def test_astype_between_floats(memory):
     got = a.astype(tack.f32).numpy()
     assert got[:2].tolist() == [np.inf, -np.inf] and got[2] == np.float32(0.1) and np.signbit(got[3])
     assert a.astype("f32").astype(np.float64).numpy()[2] == float(np.float32(0.1))
-    with pytest.raises(TypeError, match="f16|float16"):
+    with pytest.raises(TypeError, match="float16"):
         a.astype(np.float16)
 
 

@@ -197,9 +197,10 @@ def test_asarray_of_integers_is_exact(device):
 @pytest.mark.parametrize(
     "bad",
     [
-        [True, False], True, np.zeros(2, bool), np.zeros(2, np.float16), np.zeros(2, complex), np.zeros(2, np.longdouble),
-        np.array(["a"]), np.array([None]), np.zeros(2, "M8[s]"), np.zeros(2, [("x", "i4")]), "abc", ["a"], None, {}, [None],
-        [-1, 2**63], [2**64], [tack.u8(1), 2], [tack.u8(1), tack.i8(1)], object(),
+        [True, False], True, np.zeros(2, bool), np.zeros(2, np.float16), np.zeros(2, complex),
+        np.zeros(2, np.longdouble), np.array(["a"]), np.array([None]), np.zeros(2, "M8[s]"),
+        np.zeros(2, [("x", "i4")]), "abc", ["a"], None, {}, [None], object(),
+        [-1, 2**63], [2**64], [tack.u8(1), 2], [tack.u8(1), tack.i8(1)],
     ],
     ids=repr,
 )  # fmt: skip

@@ -52,7 +52,7 @@ def test_devices_of_this_machine():
 
 
 def test_an_unknown_device_lists_the_known_ones():
-    with pytest.raises(ValueError, match="'gpu9000'.*'reference'"):
+    with pytest.raises(ValueError, match=r"'gpu9000'.*'reference'"):
         tack.device("gpu9000")
     with pytest.raises(TypeError, match="string"):
         tack.device(3)

@@ -171,7 +171,7 @@ def test_dlpack_in_refusals(device):
         tack.from_dlpack(Exporter(np.zeros((2, 3)).T))
     with pytest.raises(TypeError, match="bool"):
         tack.from_dlpack(Exporter(np.zeros(2, bool)))
-    with pytest.raises(ValueError, match="FarExporter.*cuda:0"):
+    with pytest.raises(ValueError, match=r"FarExporter.*cuda:0"):
         tack.from_dlpack(FarExporter())
 
 
