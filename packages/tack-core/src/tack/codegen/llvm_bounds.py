@@ -108,7 +108,7 @@ class BoundsEmitter(ArithmeticEmitter):
         return emit(f"add i64 {emit(f'sdiv i64 {a}, {b}')}, {emit(f'sext i1 {adjust} to i64')}")
 
     def _iterations(self, start: str, stop: str, step: str) -> str:
-        """How many values a range has, as u64. A step that is not positive has none: it is the caller's duty, but must not trap."""
+        """How many values a range has, as u64; none for a step that is not positive, which must not trap here."""
         emit = self.f.emit
         ordered = emit(f"icmp slt i64 {start}, {stop}")
         some = emit(f"and i1 {ordered}, {emit(f'icmp sgt i64 {step}, 0')}")

@@ -120,6 +120,7 @@ class LaunchEmitter(BoundsEmitter, StatementEmitter):
         do(f"%column = phi i64 [ {first[last]}, %{before} ], [ 0, %row.next ]")
         for axis in range(last):
             do(f"%at.{axis} = phi i64 [ {first[axis]}, %{before} ], [ %at.{axis}.next, %row.next ]")
+        for axis in range(last):
             self._loop_value(loop, axis, f"%at.{axis}")
         left, room = emit("sub i64 %end, %flat"), emit(f"sub i64 %count.{last}, %column")
         length = emit(f"select i1 {emit(f'icmp ult i64 {left}, {room}')}, i64 {left}, i64 {room}")

@@ -11,7 +11,7 @@ from tack.lang import ir
 from tack.lang.types import ArrayType, DType
 
 PRINT_SYMBOL: Final = "tack_print"
-"""``void tack_print(i64 site, ptr values)``: the runtime's side of `print`; a value is the bits of an i64, u64 or f64."""
+"""``void tack_print(i64 site, ptr values)``: the runtime's side of `print`; values as words of the argument block."""
 
 
 @dataclass(frozen=True, slots=True)

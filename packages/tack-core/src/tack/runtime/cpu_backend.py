@@ -20,7 +20,7 @@ from tack.runtime.llvm_jit import LLVMCompiler, NativeLibrary, compiler
 
 _Launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 _Print = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)
-_WORD_TYPES = {"i": ctypes.c_int64, "u": ctypes.c_uint64, "f": ctypes.c_double}
+_WORD_TYPES: dict[str, Any] = {"i": ctypes.c_int64, "u": ctypes.c_uint64, "f": ctypes.c_double}
 
 
 class CpuExecutable:
