@@ -1,0 +1,178 @@
+"""Device functions: one typed instance for each call signature (rules FUNC-2 to FUNC-5, LIT-10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tack.lang.diagnostics import Loc, UnsupportedSyntaxError, fail
+from tack.lang.ir import (
+    IRAssign,
+    IRAtomic,
+    IRBreak,
+    IRCall,
+    IRConst,
+    IRFunction,
+    IRIf,
+    IRNode,
+    IRParam,
+    IRPrint,
+    IRReturn,
+    IRStmt,
+    IRStore,
+    IRWhile,
+    Symbol,
+    walk,
+)
+from tack.lang.types import DType, ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What an instance knows of one argument: its type, and whether it is a literal, a weak one."""
+
+    type: ValueType
+    literal: bool = False
+    weak: bool = False
+
+
+@dataclass(slots=True)
+class Instance:
+    """A typed device function. `layout` says which argument, at which type, each of its parameters takes: a weak
+    argument may be wanted at f32, at f64 or at both. `weak` marks the results that are literal expressions."""
+
+    function: IRFunction
+    layout: list[tuple[int, ValueType]]
+    weak: tuple[bool, ...]
+
+
+def template_of(call: IRCall) -> IRFunction:
+    """The untyped template that a call names."""
+    template: IRFunction = call.callee.lowered().ir
+    return template
+
+
+def assigned_names(function: IRFunction) -> set[str]:
+    """The symbols that a function's body assigns."""
+    return {node.name for node in walk(function.body) if isinstance(node, IRAssign)}
+
+
+def has_effects(expr: IRNode) -> bool:
+    """Whether evaluating an untyped expression twice could differ from evaluating it once."""
+    for node in walk(expr):
+        if isinstance(node, (IRAtomic, IRStore, IRPrint)):
+            return True
+        if isinstance(node, IRCall) and any(has_effects(statement) for statement in template_of(node).body):
+            return True
+    return False
+
+
+def falls_through(body: Sequence[IRStmt]) -> bool:
+    """Whether control may reach the end of a list of statements."""
+    for statement in body:
+        if isinstance(statement, IRReturn):
+            return False
+        if isinstance(statement, IRIf) and not falls_through(statement.then) and not falls_through(statement.other):
+            return False
+        if isinstance(statement, IRWhile) and _is_forever(statement):
+            return False
+    return True
+
+
+def _is_forever(loop: IRWhile) -> bool:
+    return isinstance(loop.cond, IRConst) and bool(loop.cond.value) and not _breaks(loop.body)
+
+
+def _breaks(body: Sequence[IRStmt]) -> bool:
+    """Whether a `break` in `body` leaves the loop around it."""
+    for statement in body:
+        if isinstance(statement, IRBreak):
+            return True
+        if isinstance(statement, IRIf) and (_breaks(statement.then) or _breaks(statement.other)):
+            return True
+    return False
+
+
+def _without_unread_params(symbols: dict[str, Symbol], params: list[IRParam]) -> dict[str, Symbol]:
+    names = {param.name for param in params}
+    return {name: symbol for name, symbol in symbols.items() if symbol.kind != "param" or name in names}
+
+
+class Instances:
+    """The instances that one kernel needs. `annotator` types a function; it is handed in, for it asks for instances."""
+
+    def __init__(self, annotator: Callable[..., Any], has_f64: bool) -> None:
+        self.annotator = annotator
+        self.has_f64 = has_f64
+        self._known: dict[tuple[Any, ...], tuple[IRFunction, Instance]] = {}
+        self._by_name: dict[str, IRFunction] = {}
+        self._open: list[IRFunction] = []
+
+    def get(
+        self, template: IRFunction, arguments: tuple[Argument, ...], adopted: DType, chain: tuple[Loc, ...], rounds: int
+    ) -> Instance:
+        """The instance of `template` for a signature; `adopted` is the type that its weak results take."""
+        key = (id(template), arguments, adopted)
+        if key not in self._known:
+            if any(template is function for function in self._open):
+                fail(
+                    UnsupportedSyntaxError,
+                    f"{template.loc.function} calls itself, directly or through others",
+                    chain[-1],
+                    hint="write the recursion as a loop",
+                    chain=chain[:-1],
+                )
+            self._open.append(template)
+            try:
+                instance = self._type(template, arguments, adopted, chain, rounds)
+            finally:
+                self._open.pop()
+            self._known[key] = (template, instance)  # the template stays alive, so that its id stays its own
+        return self._known[key][1]
+
+    def _type(
+        self, template: IRFunction, arguments: tuple[Argument, ...], adopted: DType, chain: tuple[Loc, ...], rounds: int
+    ) -> Instance:
+        literals = {
+            param.name: argument.weak
+            for param, argument in zip(template.params, arguments, strict=True)
+            if argument.literal
+        }
+        types = [argument.type for argument in arguments]
+        typed = self.annotator(template, types, self, chain=chain, literal_params=literals, adopted=adopted)
+        body = typed.function_body(rounds)
+        params, layout = typed.param_versions(body)
+        name = self._fresh_name(template.name)
+        function = IRFunction(
+            name=name,
+            loc=template.loc,
+            params=params,
+            body=body,
+            symbols=_without_unread_params(typed.typed_symbols(), params),
+            tables=typed.typed_tables(),
+            results=typed.result_types(),
+        )
+        self._by_name[name] = function
+        return Instance(function, layout, typed.weak_results())
+
+    def _fresh_name(self, wanted: str) -> str:
+        name, count = wanted, 1
+        while name in self._by_name:
+            count += 1
+            name = f"{wanted}.{count}"
+        return name
+
+    def reachable(self, kernel: IRFunction) -> dict[str, IRFunction]:
+        """The instances that `kernel` calls, directly or not, callees before callers."""
+        found: dict[str, IRFunction] = {}
+
+        def visit(function: IRFunction) -> None:
+            for node in walk(function.body):
+                if isinstance(node, IRCall) and node.symbol is not None and node.symbol not in found:
+                    callee = self._by_name[node.symbol]
+                    visit(callee)
+                    found[node.symbol] = callee
+
+        visit(kernel)
+        return found

@@ -1,0 +1,396 @@
+"""The typing pass: untyped IR and parameter types give typed IR, in which every conversion is written out.
+
+`annotate_types` is the door. This module types expressions; `ir_type_statements` types statements and joins the
+assignments of each local, `weak_literals` lets float literals take the type they meet, `func_instances` types device
+functions for each signature, and `constant_checks` refuses constants that break a caller constraint.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NoReturn
+
+from tack.lang import ops
+from tack.lang.constant_checks import check_constants, constant_value
+from tack.lang.diagnostics import Loc, fail
+from tack.lang.func_instances import Instances, has_effects
+from tack.lang.ir import (
+    IRArrayAttr,
+    IRArrayRef,
+    IRAtomic,
+    IRBind,
+    IRBinOp,
+    IRBoolOp,
+    IRBuiltin,
+    IRCall,
+    IRCast,
+    IRCompare,
+    IRConst,
+    IRExpr,
+    IRKernel,
+    IRLoad,
+    IRNot,
+    IRSelect,
+    IRStore,
+    IRUnary,
+    IRVar,
+)
+from tack.lang.ir_type_statements import StatementTyper, UntypedRead
+from tack.lang.types import ArrayType, DType, ValueType, f32, f64, i32, i64, integer_type_for_value, u64
+from tack.lang.weak_literals import both_marks, convert
+
+_MAX_JOIN_ROUNDS = 1000  # a backstop: each round but the last widens a local, and a type widens a few times at most
+_LITERAL_OPERATORS = frozenset("+ - * / // % **".split())
+_BIT_ATOMICS = ("and", "or", "xor")
+
+
+def annotate_types(ir: IRKernel, param_types: Sequence[ValueType]) -> IRKernel:
+    """Type a kernel for the given parameter types.
+
+    Parameters
+    ----------
+    ir : IRKernel
+        The untyped kernel. It is only read: one untyped kernel serves any number of signatures.
+    param_types : sequence of DType or ArrayType
+        One type for each parameter, as `infer_param_types` gives them.
+
+    Returns
+    -------
+    IRKernel
+        A new tree: `dtype` on every expression, `_resolved_type` on every assignment, `_operand_type` on comparisons
+        and builtins, an `IRCast` for every implicit conversion, and in `functions` the instances that are called.
+
+    Raises
+    ------
+    TypeError, ValueError, NameError
+        If the program has no type, or a constant breaks a caller constraint; the message shows the place.
+    """
+    has_f64 = any(isinstance(t, ArrayType) and t.dtype is f64 for t in param_types)
+    instances = Instances(Annotator, has_f64)
+    annotator = Annotator(ir, param_types, instances, chain=(), literal_params={}, adopted=f32)
+    typed = annotator.function_body(_MAX_JOIN_ROUNDS)
+    kernel = IRKernel(
+        name=ir.name,
+        loc=ir.loc,
+        params=annotator.typed_params(),
+        body=typed,
+        symbols=annotator.typed_symbols(),
+        tables=annotator.typed_tables(),
+        results=annotator.result_types(),
+    )
+    kernel.functions = instances.reachable(kernel)
+    check_constants(kernel)
+    return kernel
+
+
+class Annotator(StatementTyper):
+    """Types one function: a kernel, or a device function for one signature."""
+
+    # ---------------------------------------------------------------------------------------------------- dispatch
+
+    def _annotate_expr(self, expr: IRExpr) -> IRExpr:
+        """A new, typed copy of an untyped expression."""
+        match expr:
+            case IRConst():
+                return self._const(expr)
+            case IRVar():
+                return self._var(expr)
+            case IRBinOp():
+                return self._binary(expr)
+            case IRUnary():
+                return self._unary(expr)
+            case IRCompare():
+                return self._compare(expr)
+            case IRBoolOp():
+                values = [self._annotate_expr(value) for value in expr.values]
+                return IRBoolOp(loc=expr.loc, op=expr.op, values=values, dtype=i32)
+            case IRNot():
+                return IRNot(loc=expr.loc, operand=self._annotate_expr(expr.operand), dtype=i32)
+            case IRSelect():
+                return self._select(expr)
+            case IRBind():
+                return self._bind(expr)
+            case IRCast():
+                return self._cast(expr)
+            case IRBuiltin():
+                return self._builtin(expr)
+            case IRLoad():
+                array = self._array(expr.array, expr.loc)
+                return IRLoad(
+                    loc=expr.loc, array=expr.array, index=self._index(expr.index, array, expr), dtype=array.dtype
+                )
+            case IRArrayAttr():
+                return self._array_attr(expr)
+            case IRAtomic():
+                return self._atomic(expr)
+            case IRCall():
+                return self._value_of_call(expr)
+            case IRArrayRef():
+                self._fail_array_as_number(expr.name, expr.loc)
+        raise AssertionError(f"{expr.loc}: no typing rule for {type(expr).__name__}")
+
+    def _fail(self, kind: type[Exception], message: str, loc: Loc, hint: str | None = None) -> NoReturn:
+        fail(kind, message, loc, hint=hint, chain=self.chain)
+
+    # -------------------------------------------------------------------------------------------- constants, names
+
+    def _const(self, expr: IRConst) -> IRConst:
+        value = int(expr.value) if isinstance(expr.value, bool) else expr.value
+        if expr.pinned is not None:
+            return IRConst(loc=expr.loc, value=value, pinned=expr.pinned, dtype=expr.pinned)
+        if isinstance(value, float):
+            return IRConst(loc=expr.loc, value=value, dtype=f32, _literal=True, _weak=True)
+        try:
+            dtype = integer_type_for_value(value)
+        except TypeError as error:
+            self._fail(
+                TypeError, str(error), expr.loc, f"write {value}.0 for a float" if value.bit_length() < 1024 else None
+            )
+        return IRConst(loc=expr.loc, value=value, dtype=dtype, _literal=True)
+
+    def _var(self, expr: IRVar) -> IRExpr:
+        name = expr.name
+        if name in self.bound_literals:
+            return self._annotate_expr(self.bound_literals[name])
+        if name in self.arrays:
+            self._fail_array_as_number(name, expr.loc)
+        dtype = self.types.get(name)
+        if dtype is None:
+            raise UntypedRead(name, expr.loc)
+        literal = name in self.literals
+        return IRVar(loc=expr.loc, name=name, dtype=dtype, _literal=literal, _weak=literal and self.literals[name])
+
+    def _fail_array_as_number(self, name: str, loc: Loc) -> NoReturn:
+        shown, array = self.source_name(name), self.arrays[name]
+        index = ", ".join("ijklmn"[: array.ndim]) or "0"
+        self._fail(
+            TypeError,
+            f"`{shown}` is an array ({array}) where a number is needed",
+            loc,
+            f"read an element, such as {shown}[{index}]; whole-array arithmetic is not part of the language",
+        )
+
+    def _bind(self, expr: IRBind) -> IRExpr:
+        value = self._annotate_expr(expr.value)
+        if value._literal and not has_effects(expr.value):
+            # The middle of a chain is typed in each link on its own, so a literal there is written out again.
+            self.bound_literals[expr.name] = expr.value
+            return value
+        dtype = self.contribute(expr.name, value)
+        return IRBind(loc=expr.loc, name=expr.name, value=self._adopt(value, dtype), dtype=dtype)
+
+    # --------------------------------------------------------------------------------------------------- operators
+
+    def _unary(self, expr: IRUnary) -> IRExpr:
+        inner = expr.operand
+        if expr.op == "-" and isinstance(inner, IRConst) and inner.pinned is None and type(inner.value) is int:
+            # Rule LIT-2: a negative literal is judged whole.
+            return self._const(IRConst(loc=expr.loc, value=-inner.value))
+        operand = self._annotate_expr(inner)
+        dtype = _dtype(operand)
+        if ops.UNARY[expr.op].rule is ops.Rule.BITWISE:
+            self._need_integers(f"`{expr.op}`", [operand], expr.loc)
+            return IRUnary(loc=expr.loc, op=expr.op, operand=operand, dtype=dtype)
+        literal, weak = both_marks([operand], dtype)
+        return IRUnary(loc=expr.loc, op=expr.op, operand=operand, dtype=dtype, _literal=literal, _weak=weak)
+
+    def _binary(self, expr: IRBinOp) -> IRExpr:
+        left, right = self._annotate_expr(expr.left), self._annotate_expr(expr.right)
+        rule = ops.BINARY[expr.op].rule
+        integers = _dtype(left).is_integer and _dtype(right).is_integer
+        if rule in (ops.Rule.SHIFT, ops.Rule.BITWISE):
+            self._need_integers(f"`{expr.op}`", [left, right], expr.loc)
+        if rule is ops.Rule.SHIFT:
+            operands, dtype = [left, convert(right, _dtype(left))], _dtype(left)
+        elif rule is ops.Rule.POWER and integers:
+            self._check_integer_exponent(right)
+            operands, dtype = [left, convert(right, u64)], _dtype(left)
+        elif rule is ops.Rule.TRUE_DIVIDE and integers:
+            operands, dtype = [self._adopt(left, f32), self._adopt(right, f32)], f32
+        else:
+            operands, dtype = self._meet_at([left, right], f"`{expr.op}`", expr.loc)
+        result = IRBinOp(loc=expr.loc, op=expr.op, left=operands[0], right=operands[1], dtype=dtype)
+        if expr.op in _LITERAL_OPERATORS:
+            result._literal, result._weak = both_marks([left, right], dtype)
+        return result
+
+    def _check_integer_exponent(self, exponent: IRExpr) -> None:
+        """Refuse a literal or captured exponent that is negative, of an integer base (rule POW-3)."""
+        value = constant_value(exponent, self.constants) if exponent._literal else None
+        if value is not None and value < 0:
+            self._fail(
+                TypeError,
+                f"an integer to the power of {value} is no integer",
+                exponent.loc,
+                "cast the base to a floating type for a negative power, such as tack.f32(x) ** -1",
+            )
+
+    def _compare(self, expr: IRCompare) -> IRExpr:
+        operands = [self._annotate_expr(expr.left), self._annotate_expr(expr.right)]
+        (left, right), meet = self._meet_at(operands, f"`{expr.op}`", expr.loc)
+        return IRCompare(loc=expr.loc, op=expr.op, left=left, right=right, dtype=i32, _operand_type=meet)
+
+    def _select(self, expr: IRSelect) -> IRExpr:
+        cond = self._annotate_expr(expr.cond)
+        arms = [self._annotate_expr(expr.then), self._annotate_expr(expr.other)]
+        (then, other), dtype = self._meet_at(arms, "the arms of this conditional expression", expr.loc)
+        literal, weak = both_marks(arms, dtype)
+        return IRSelect(loc=expr.loc, cond=cond, then=then, other=other, dtype=dtype, _literal=literal, _weak=weak)
+
+    def _cast(self, expr: IRCast) -> IRExpr:
+        operand = self._annotate_expr(expr.operand)
+        target = expr.target
+        if operand._weak:
+            # Rule LIT-12: a literal directly inside adapts, to a floating type or to an exact integer.
+            operand = self._retype(operand, target) if target.is_float else self._whole(expr.operand, target) or operand
+        return IRCast(loc=expr.loc, target=target, operand=operand, explicit=expr.explicit, dtype=target)
+
+    def _whole(self, expr: IRExpr, target: DType) -> IRConst | None:
+        """A float literal truncated from its exact value, if that is an integer of type `target`."""
+        sign = 1
+        while True:
+            if isinstance(expr, IRUnary) and expr.op == "-":
+                expr, sign = expr.operand, -sign
+            elif isinstance(expr, IRVar) and expr.name in self.literal_source:
+                expr = self.literal_source[expr.name]
+            else:
+                break
+        if not isinstance(expr, IRConst) or not math.isfinite(expr.value):
+            return None
+        value = sign * math.trunc(expr.value)
+        return IRConst(loc=expr.loc, value=value, dtype=target) if target.min <= value <= target.max else None
+
+    def _meet_at(self, operands: list[IRExpr], what: str, loc: Loc) -> tuple[list[IRExpr], DType]:
+        """`_meet`, with a diagnostic at `loc` that shows the cast to write."""
+        try:
+            return self._meet(operands)
+        except TypeError:
+            names = " and ".join(dict.fromkeys(_dtype(operand).name for operand in operands))
+            self._fail(
+                TypeError,
+                f"{what}: no integer type holds both {names}",
+                loc,
+                f"use an explicit integer cast: {_cast_to_write(operands)}",
+            )
+
+    def _need_integers(self, what: str, operands: list[IRExpr], loc: Loc) -> None:
+        for operand in operands:
+            if _dtype(operand).is_float:
+                self._fail(
+                    TypeError,
+                    f"{what} takes integers, and this operand is {_dtype(operand).name}",
+                    operand.loc,
+                    "cast it to an integer type, such as tack.i64(x), if you mean its truncated value",
+                )
+
+    # ---------------------------------------------------------------------------------------------------- builtins
+
+    def _builtin(self, expr: IRBuiltin) -> IRExpr:
+        row = ops.BUILTINS[expr.name]
+        least, most = row.arity
+        if len(expr.args) < least or (most is not None and len(expr.args) > most):
+            wanted = str(least) if most == least else f"{least} or more"
+            self._fail(TypeError, f"{expr.name}() takes {wanted} arguments, not {len(expr.args)}", expr.loc)
+        args = [self._annotate_expr(arg) for arg in expr.args]
+        what = f"{expr.name}()"
+        if row.rule is ops.Rule.BITS:
+            self._need_integers(what, args, expr.loc)
+            typed, operand_type = args, _dtype(args[0])
+        elif row.rule in (ops.Rule.SAME, ops.Rule.EXTREMUM):
+            typed, operand_type = self._meet_at(args, what, expr.loc)
+        else:
+            operand_type = f64 if any(arg.dtype is f64 for arg in args) else f32
+            typed = [self._adopt(arg, operand_type) for arg in args]
+        dtype = i32 if row.rule in (ops.Rule.BITS, ops.Rule.PREDICATE) else operand_type
+        literal, weak = both_marks(args, dtype)
+        return IRBuiltin(
+            loc=expr.loc,
+            name=expr.name,
+            args=typed,
+            dtype=dtype,
+            _operand_type=operand_type,
+            _literal=literal,
+            _weak=weak,
+        )
+
+    # ------------------------------------------------------------------------------------------------------ memory
+
+    def _array(self, name: str, loc: Loc) -> ArrayType:
+        if name in self.arrays:
+            return self.arrays[name]
+        dtype = self.types.get(name)
+        if dtype is None:
+            raise UntypedRead(name, loc)
+        shown = self.source_name(name)
+        self._fail(
+            TypeError,
+            f"`{shown}` is a number ({dtype.name}), not an array",
+            loc,
+            f"use `{shown}` without an index or attribute, or pass an array for it",
+        )
+
+    def _index(self, index: list[IRExpr], array: ArrayType, node: IRLoad | IRStore | IRAtomic) -> list[IRExpr]:
+        """The index of an element, each part an i64 (rule MEM-2)."""
+        if len(index) not in (array.ndim, 1):
+            wanted = f"{array.ndim} indices, or one flat index" if array.ndim != 1 else "one index"
+            shown = self.source_name(node.array)
+            self._fail(TypeError, f"{len(index)} indices for `{shown}`, {array}: it takes {wanted}", node.loc)
+        return [self._integer(part, "an index", i64) for part in index]
+
+    def _integer(self, expr: IRExpr, what: str, dtype: DType) -> IRExpr:
+        """`expr` as an integer of type `dtype`; a float is refused."""
+        typed = self._annotate_expr(expr)
+        if _dtype(typed).is_float:
+            self._fail(
+                TypeError,
+                f"{what} is an integer, and this is {_dtype(typed).name}",
+                expr.loc,
+                "cast with tack.i64(...)",
+            )
+        return convert(typed, dtype)
+
+    def _array_attr(self, expr: IRArrayAttr) -> IRArrayAttr:
+        array = self._array(expr.array, expr.loc)
+        axis = expr.axis
+        if expr.attr == "shape":
+            if not -array.ndim <= axis < array.ndim:
+                shown = self.source_name(expr.array)
+                self._fail(
+                    TypeError, f"`{shown}`, {array}, has no axis {axis}: it has {array.ndim} dimensions", expr.loc
+                )
+            axis %= array.ndim
+        return IRArrayAttr(loc=expr.loc, array=expr.array, attr=expr.attr, axis=axis, dtype=i64)
+
+    def _atomic(self, expr: IRAtomic) -> IRExpr:
+        array = self._array(expr.array, expr.loc)
+        shown = self.source_name(expr.array)
+        if array.space == "constant":
+            self._fail(
+                TypeError, f"`{shown}` is a captured table, which is constant", expr.loc, "pass an array argument"
+            )
+        if array.space == "private":
+            self._fail(
+                TypeError, f"`{shown}` is private to an iteration, so atomics on it have no meaning", expr.loc,
+                "write a plain assignment, or pass an array argument",
+            )  # fmt: skip
+        if expr.op in _BIT_ATOMICS and array.dtype.is_float:
+            self._fail(
+                TypeError, f"atomic_{expr.op}() takes integer arrays, and `{shown}` is {array.dtype.name}", expr.loc
+            )
+        index = self._index(expr.index, array, expr)
+        args = [self._adopt(self._annotate_expr(arg), array.dtype) for arg in expr.args]
+        return IRAtomic(loc=expr.loc, op=expr.op, array=expr.array, index=index, args=args, dtype=array.dtype)
+
+
+def _dtype(expr: IRExpr) -> DType:
+    assert expr.dtype is not None, f"{expr.loc}: untyped operand {type(expr).__name__}"
+    return expr.dtype
+
+
+def _cast_to_write(operands: list[IRExpr]) -> str:
+    """The advice for signed beside u64: cast the literal, if there is one, else either operand."""
+    for operand in operands:
+        if isinstance(operand, IRConst) and _dtype(operand).is_signed and operand.value >= 0:
+            return f"tack.u64({operand.value})"
+    return "tack.i64(...) or tack.u64(...) around one of them, whichever wrap you mean"
