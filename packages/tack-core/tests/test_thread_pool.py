@@ -155,19 +155,21 @@ def test_every_thread_rounds_to_nearest_whatever_the_caller_has_set(waiting: str
     upward = {"x86_64": 0x800, "aarch64": 0x400000}[cpu_pool.host_target().machine]
     libm = ctypes.CDLL("libm.so.6")
     former = libm.fegetround()
-    alone = (ctypes.c_int64 * 4)(1, 0, struct.unpack("q", struct.pack("d", 2.0**-60))[0])
+
+    def alone() -> float:
+        context = (ctypes.c_int64 * 4)(1, 0, struct.unpack("q", struct.pack("d", 2.0**-60))[0])
+        fresh.alone("meet", context, 1)
+        return struct.unpack("d", struct.pack("q", context[3]))[0]
+
     try:
         assert libm.fesetround(upward) == 0
-        fresh.alone("meet", alone, 1)
-        together = fresh.meet(3)
-        one_chunk = fresh.meet(1)
-        kept = libm.fegetround()
+        before, together, one_chunk, after = alone(), fresh.meet(3), fresh.meet(1), alone()
     finally:
         libm.fesetround(former)
         fresh.pool.shutdown()
     assert together == [1.0] * 3 and one_chunk == [1.0]
-    assert kept == upward  # the caller's mode is its own again
-    assert struct.unpack("d", struct.pack("q", alone[3]))[0] > 1.0  # the control: the mode changes it
+    assert before > 1.0  # the control: the mode changes the result
+    assert after > 1.0  # the caller has its mode back
 
 
 # ---- Many callers, forks, signals, the end ---------------------------------------------------------------------------
@@ -276,16 +278,42 @@ def test_workers_leave_pythons_signals_alone() -> None:
         return masks
 
     before = blocked()
+    former = signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGUSR2})
     fresh = Program(ThreadPool(threads=3))
     fresh.meet(3)
+    own = signal.pthread_sigmask(signal.SIG_SETMASK, former)
     workers = [mask for task, mask in blocked().items() if task not in before]
-    own = blocked()[str(threading.get_native_id())]
     fresh.pool.shutdown()
     assert len(workers) == 2
     for mask in workers:
         assert mask >> (signal.SIGINT - 1) & 1 and mask >> (signal.SIGALRM - 1) & 1
         assert not mask >> (signal.SIGSEGV - 1) & 1 and not mask >> (signal.SIGFPE - 1) & 1
-    assert own == before[str(threading.get_native_id())]  # the caller's mask is as it was
+    assert own == {signal.SIGUSR2}  # the caller's mask is as it was
+
+
+@pytest.mark.skipif(sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2, reason="needs affinity and two CPUs")
+def test_a_worker_sleeps_off_the_callers_cpu_and_gets_it_back() -> None:
+    every = os.sched_getaffinity(0)
+    before = set(os.listdir("/proc/self/task"))
+    fresh = Program(ThreadPool(threads=2))
+    fresh.meet(2)
+    (worker,) = (int(task) for task in set(os.listdir("/proc/self/task")) - before)
+
+    def seen(cpus_missing: int, pause: float) -> bool:
+        """Does the worker, in a bounded number of loops, run with so many CPUs less?"""
+        for _ in range(500):
+            fresh.meet(2)
+            time.sleep(pause)
+            mask = os.sched_getaffinity(worker)
+            assert mask <= every and len(every - mask) <= 1
+            if len(every - mask) == cpus_missing:
+                return True
+        return False
+
+    asleep, awake = seen(1, pause=0.01), seen(0, pause=0)
+    fresh.pool.shutdown()
+    assert asleep and awake
+    assert os.sched_getaffinity(0) == every
 
 
 def test_after_shutdown_loops_run_in_their_callers() -> None:

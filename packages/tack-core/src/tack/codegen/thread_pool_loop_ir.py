@@ -301,7 +301,7 @@ work:
 
 WORKER: Final = """
 ; A worker looks at all slots, joins what it can, and rests when there is nothing. Its number, 1 and up, gives it the
-; same part of every loop. It inherits the floating-point mode of whoever started it, which need not be the default.
+; same part of every loop. What floating-point mode a new thread begins with is the system's affair, so it is set.
 define internal ptr @worker(ptr %argument) {
   %number = ptrtoint ptr %argument to i64
   %place = alloca %place

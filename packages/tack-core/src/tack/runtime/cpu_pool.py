@@ -30,7 +30,7 @@ THREADS_VARIABLE = "TACK_CPU_THREADS"
 
 SPIN_SECONDS = 1e-3  # an idle worker: long enough for the Python between two kernel calls, too short to be felt
 JOIN_SPIN_SECONDS = 50e-6  # a caller at the end of a loop: about what going to sleep and back would take
-WAKE_SECONDS = 30e-6  # what waking a sleeping worker costs
+WAKE_SECONDS = 60e-6  # what waking a sleeping worker costs until it helps, in a virtual machine; less on bare metal
 SHUTDOWN_SECONDS = 1.0  # then a worker in a long chunk is left behind
 
 # These report a fault of the very thread that gets them, and must reach it.
