@@ -1,7 +1,7 @@
 """The LLVM generator on typed IR written by hand: what the text may contain, and what the code computes.
 
-Oracles: Python's big integers and floats, `math`, and NumPy at the same precision.
-Rules: INT-1 to INT-6, IDIV-1, IDIV-2, POW-1, POW-2, FDIV-2 to FDIV-4, FLT-1, FLT-2, FLT-5 to FLT-7, MATH-1, MATH-3, MATH-4, EVAL-7, EVAL-9, MEM-5.
+Oracles: Python's big integers and floats, `math`, and NumPy at the same precision. Rules: INT-1 to INT-6, IDIV-1,
+IDIV-2, POW-1, POW-2, FDIV-2 to FDIV-4, FLT-1, FLT-2, FLT-5 to FLT-7, MATH-1, MATH-3, MATH-4, EVAL-7, EVAL-9, MEM-5.
 """
 
 from __future__ import annotations
