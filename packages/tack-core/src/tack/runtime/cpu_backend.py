@@ -6,17 +6,16 @@ import ctypes
 import sys
 from typing import Any
 
-import numpy as np
-
 from tack.codegen.llvm_gen import LLVMCodeGen
 from tack.codegen.llvm_launch import LAUNCH_SYMBOL, PARALLEL_FOR_SYMBOL
 from tack.codegen.llvm_statements import PRINT_SYMBOL, PrintSite
 from tack.lang.ir import IRKernel
-from tack.lang.types import DTYPES, DType, f32
+from tack.lang.types import DTYPES
 from tack.runtime.backend import Backend, VariantOptions
 from tack.runtime.cpu_pool import pool
 from tack.runtime.host_memory import HostMemory
 from tack.runtime.llvm_jit import LLVMCompiler, NativeLibrary, compiler
+from tack.runtime.number_text import number_text
 
 _Launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 _Print = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)
@@ -68,7 +67,7 @@ class Printer:
             if isinstance(part, str):
                 texts.append(part)
             else:
-                texts.append(_shown(_WORD_TYPES[part.kind].from_address(place).value, part))
+                texts.append(number_text(_WORD_TYPES[part.kind].from_address(place).value, part))
                 place += 8
         return texts
 
@@ -76,11 +75,6 @@ class Printer:
         error, self._error = self._error, None
         if error is not None:
             raise error
-
-
-def _shown(number: Any, dtype: DType) -> str:
-    """A number as Python prints it; an f32 by the shortest digits that tell it from its neighbours."""
-    return str(np.float32(number)) if dtype is f32 else str(number)
 
 
 class CpuBackend(HostMemory, Backend):

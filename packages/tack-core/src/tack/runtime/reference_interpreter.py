@@ -13,13 +13,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import numpy as np
-
 from tack.lang import bounds, exact, ir, ops
 from tack.lang.diagnostics import Loc
-from tack.lang.types import DType, f32
+from tack.lang.types import DType
 from tack.runtime import reference_checks as checks
 from tack.runtime.backend import STATUS_BOUNDS_OVERFLOW, STATUS_BOUNDS_ZERO_DIVISION, STATUS_OK
+from tack.runtime.number_text import number_text
 from tack.runtime.reference_memory import (
     ArrayView,
     Frame,
@@ -184,11 +183,16 @@ class Interpreter:
         frame.arrays[node.name] = ArrayView(node.name, node.element, node.shape, cells)
 
     def exec_IRPrint(self, node: ir.IRPrint, frame: Frame) -> None:
-        parts = [p if isinstance(p, str) else _shown(p.dtype, self.value(p, frame)) for p in node.parts]
+        parts = [p if isinstance(p, str) else self.text(p, frame) for p in node.parts]
         sys.stdout.write("".join(parts))
 
     def exec_IRAssert(self, node: ir.IRAssert, frame: Frame) -> None:
         """Dropped, as under ``python -O`` (rule SYN-5)."""
+
+    def text(self, node: ir.IRExpr, frame: Frame) -> str:
+        """The value of an expression, as `print` writes it."""
+        assert node.dtype is not None
+        return number_text(self.value(node, frame), node.dtype)
 
     # ---------------------------------------------------------------------------------------------- expressions
 
@@ -352,8 +356,3 @@ _ATOMIC: dict[str, Callable[..., Number]] = {
     "or": exact.bit_or,
     "xor": exact.bit_xor,
 }
-
-
-def _shown(dtype: DType | None, number: Number) -> str:
-    """A number as Python prints it; an f32 by the shortest digits that tell it from its neighbours."""
-    return str(np.float32(number)) if dtype is f32 else str(number)
