@@ -1,0 +1,265 @@
+"""Calls: builtins, casts, atomics and device functions."""
+
+from __future__ import annotations
+
+import ast
+from typing import NoReturn
+
+from tack.lang.func import Func
+from tack.lang.intrinsics import Meaning, lookup
+from tack.lang.ir import (
+    IRArrayRef,
+    IRAtomic,
+    IRBinOp,
+    IRBuiltin,
+    IRCall,
+    IRCast,
+    IRExpr,
+    IRFunction,
+    IRLoad,
+    IRNot,
+    walk,
+)
+from tack.lang.ast_expressions import ExpressionLowering
+from tack.lang.lowering_context import Captured, Lowered
+from tack.lang.ops import BUILTINS
+from tack.lang.source import FunctionSource
+from tack.lang.types import DType, f32, i32
+
+_STATEMENT_FORMS = {
+    "range": ("`range` works only as what a `for` loops over", "write `for i in range(...)`"),
+    "ndrange": ("`tack.ndrange` works only as what a parallel `for` loops over", "write `for i, j in tack.ndrange(...)`"),
+    "print": ("`print` gives no value", "write it as a statement of its own"),
+    "local": ("`tack.local` works only as the whole right side of an assignment", "write `name = tack.local(shape, dtype)`"),
+}
+
+
+class CallLowering(ExpressionLowering):
+    """Lowers calls."""
+
+    def callee(self, node: ast.Call) -> Captured:
+        """The object that a call names; anything but a free name or a module attribute is refused."""
+        captured = self.captured(node.func) if isinstance(node.func, (ast.Name, ast.Attribute)) else None
+        if captured is None:
+            spelled = f"`{ast.unparse(node.func)}`"
+            what = "a local" if isinstance(node.func, ast.Name) else "an expression"
+            self.unsupported(f"a call of {what}, {spelled}, is not supported", node.func, "call a device function (@tack.func) or a builtin by its name")
+        return captured
+
+    def meaning(self, node: ast.Call) -> Meaning | None:
+        """The meaning of a call of an intrinsic; None for any other call."""
+        return lookup(self.callee(node).value)
+
+    def call(self, node: ast.Call) -> IRExpr:
+        captured = self.callee(node)
+        if isinstance(captured.value, DType):
+            return self.cast(node, captured.value)
+        meaning = lookup(captured.value)
+        if isinstance(captured.value, Func) or (meaning is not None and meaning.form == "library"):
+            return self.value_of_function(node, self.device_function(captured, meaning))
+        if meaning is None:
+            self.refuse_callee(captured, node)
+        return self.intrinsic(meaning, node)
+
+    def refuse_callee(self, captured: Captured, node: ast.Call) -> NoReturn:
+        name, value = captured.spelling, captured.value
+        if getattr(value, "__module__", None) == "numpy" and isinstance(value, type):
+            hint = "cast with a Tack dtype, for instance `tack.f32(x)`"
+        elif callable(value) and not isinstance(value, type):
+            hint = "decorate it with @tack.func, if it is yours; builtins are listed in the language contract"
+        else:
+            hint = "only device functions (@tack.func), casts and builtins can be called"
+        self.unsupported(f"a call of `{name}`, which is neither a device function nor a builtin, is not supported", node.func, hint)
+
+    # ------------------------------------------------------------------------------------------------- intrinsics
+
+    def intrinsic(self, meaning: Meaning, node: ast.Call) -> IRExpr:
+        loc = self.loc(node)
+        match meaning.form:
+            case "builtin":
+                row = BUILTINS[meaning.name]
+                args = self.arguments(node, meaning.name, *row.arity)
+                return IRBuiltin(loc=loc, name=meaning.name, args=args)
+            case "pow":
+                base, exponent = self.arguments(node, "pow", 2, 2)
+                return IRBinOp(loc=loc, op="**", left=base, right=exponent)
+            case "int":
+                return self.cast(node, i32)
+            case "float":
+                return self.cast(node, f32)
+            case "bool":
+                (operand,) = self.arguments(node, "bool", 1, 1)
+                return IRNot(loc=loc, operand=IRNot(loc=loc, operand=operand))
+            case "len":
+                return self.length(node)
+            case "atomic":
+                return self.atomic(meaning.name, node)
+        message, hint = _STATEMENT_FORMS[meaning.form]
+        self.unsupported(message, node, hint)
+
+    def arguments(self, node: ast.Call, name: str, least: int, most: int | None) -> list[IRExpr]:
+        """The arguments of a builtin, in order (rule MATH-6)."""
+        self.check_arguments(node, name, least, most)
+        return [self.scalar(argument) for argument in node.args]
+
+    def scalar(self, node: ast.expr) -> IRExpr:
+        """An argument that must be one value."""
+        if isinstance(node, ast.Tuple):
+            self.unsupported("a tuple as an argument is not supported", node, "pass its items one by one")
+        return self.expr(node)
+
+    def check_arguments(self, node: ast.Call, name: str, least: int, most: int | None) -> None:
+        if node.keywords:
+            self.fail(TypeError, f"`{name}` takes no keyword arguments", node.keywords[0].value, "pass it by position")
+        count = len(node.args)
+        if count < least or (most is not None and count > most):
+            wanted = f"{least} or more" if most is None else str(least) if least == most else f"{least} to {most}"
+            plural = "" if wanted == "1" else "s"
+            self.fail(TypeError, f"`{name}` takes {wanted} argument{plural}, not {count}", node)
+
+    def cast(self, node: ast.Call, target: DType) -> IRExpr:
+        (operand,) = self.arguments(node, ast.unparse(node.func), 1, 1)
+        return IRCast(loc=self.loc(node), target=target, operand=operand)
+
+    def length(self, node: ast.Call) -> IRExpr:
+        self.check_arguments(node, "len", 1, 1)
+        symbol = self.array_symbol(node.args[0])
+        if symbol is None:
+            self.fail(TypeError, "`len` takes an array", node, "use it on an array argument")
+        return self.array_attribute(symbol, "shape", node)
+
+    def atomic(self, op: str, node: ast.Call) -> IRExpr:
+        count = 4 if op == "cas" else 3
+        self.check_arguments(node, f"tack.atomic_{op}", count, count)
+        array, index, *operands = node.args
+        symbol = self.array_symbol(array)
+        if symbol is None:
+            self.fail(TypeError, f"`tack.atomic_{op}` takes an array first", array, "write the array and its index as two arguments: `(a, i, ...)`")
+        indices = self.indices(index)
+        args = [self.scalar(operand) for operand in operands]
+        self.note_store(symbol, node, f"`tack.atomic_{op}`")
+        return IRAtomic(loc=self.loc(node), op=op, array=symbol, index=indices, args=args)
+
+    # ------------------------------------------------------------------------------------------- device functions
+
+    def device_function(self, captured: Captured, meaning: Meaning | None) -> Func:
+        if isinstance(captured.value, Func):
+            return captured.value
+        assert meaning is not None
+        import tack.math  # written with the decorator, which needs this module
+
+        function = getattr(tack.math, meaning.name)
+        assert isinstance(function, Func)
+        return function
+
+    def called_function(self, node: ast.expr) -> Func | None:
+        """The device function that an expression calls, if it is such a call."""
+        if not isinstance(node, ast.Call):
+            return None
+        captured = self.callee(node)
+        meaning = lookup(captured.value)
+        if isinstance(captured.value, Func) or (meaning is not None and meaning.form == "library"):
+            return self.device_function(captured, meaning)
+        return None
+
+    def value_of_function(self, node: ast.Call, function: Func) -> IRCall:
+        """A call where one value is needed."""
+        call, count = self.function_call(node, function)
+        if count != 1:
+            name = function.source.name
+            hint = f"unpack them: `a, b = {name}(...)`" if count else "call it as a statement"
+            given = f"{count} values" if count else "no value"
+            self.fail(TypeError, f"`{name}` returns {given}; one is needed here", node, hint)
+        return call
+
+    def function_call(self, node: ast.Call, function: Func) -> tuple[IRCall, int]:
+        """A call of a device function, and how many values it returns."""
+        with self.calling(function.source, node):
+            lowered = function.lowered()
+        self.adopt_captures(lowered.captures)
+        args = self.bound_arguments(node, function, lowered)
+        assert isinstance(lowered.ir, IRFunction)
+        for param, arg in zip(lowered.ir.params, args, strict=True):
+            if isinstance(arg, IRArrayRef):
+                if param.written:
+                    self.note_store(arg.name, node, f"a call of `{function.source.name}`, which stores to an array,")
+                if param.read:
+                    self.note_load(arg.name, node)
+        if lowered.prints:
+            self.note_print(node)
+        return IRCall(loc=self.loc(node), callee=function, args=args), lowered.result_count
+
+    def bound_arguments(self, node: ast.Call, function: Func, lowered: Lowered) -> list[IRExpr]:
+        """The arguments in the order of the parameters (rules FUNC-1, EVAL-1)."""
+        given = self.match_arguments(node, function.source)
+        names = [p.name for p in lowered.ir.params]
+        made: dict[str, IRExpr] = {}
+        for name, value in given.items():  # in the order in which they are written
+            made[name] = self.argument(value, name in lowered.array_params, name, function)
+        if [n for n in names if n in given] != list(given):
+            self.check_order(node, list(made.values()))
+        for name, default in _defaults(function.source).items():
+            if name not in made:
+                made[name] = self.default(default, name, node, function)
+        for name in names:
+            if name not in made:
+                self.fail(TypeError, f"`{function.source.name}` needs an argument for `{name}`", node)
+        return [made[name] for name in names]
+
+    def match_arguments(self, node: ast.Call, callee: FunctionSource) -> dict[str, ast.expr]:
+        arguments = callee.tree.args
+        positional = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
+        keywords = {a.arg for a in (*arguments.args, *arguments.kwonlyargs)}
+        if len(node.args) > len(positional):
+            message = f"`{callee.name}` takes {len(positional)} positional arguments, not {len(node.args)}"
+            self.fail(TypeError, message, node.args[len(positional)])
+        given = dict(zip(positional, node.args, strict=False))
+        for keyword in node.keywords:
+            name = keyword.arg
+            assert name is not None
+            if name not in keywords:
+                self.fail(TypeError, f"`{callee.name}` has no parameter `{name}` to pass by keyword", keyword.value)
+            if name in given:
+                self.fail(TypeError, f"`{callee.name}` gets two arguments for `{name}`", keyword.value)
+            given[name] = keyword.value
+        return given
+
+    def argument(self, node: ast.expr, is_array: bool, param: str, function: Func) -> IRExpr:
+        if isinstance(node, ast.Tuple) or not (is_array or self.names_array(node)):
+            return self.scalar(node)
+        symbol = self.array_symbol(node)
+        if symbol is None:
+            message = f"parameter `{param}` of `{function.source.name}` is an array, and this is a number"
+            self.fail(TypeError, message, node, "pass an array by its name")
+        return IRArrayRef(loc=self.loc(node), name=symbol)
+
+    def names_array(self, node: ast.expr) -> bool:
+        """Whether a name is already known to be an array."""
+        symbol = self.bindings.get(node.id) if isinstance(node, ast.Name) and node.id in self.local_names else None
+        return symbol is not None and (symbol in self.array_params or self.symbols[symbol].kind == "local_array")
+
+    def default(self, value: object, param: str, node: ast.Call, function: Func) -> IRExpr:
+        number = self.captured_number(value, node)
+        if number is None:
+            message = f"the default of parameter `{param}` of `{function.source.name}` is {value!r}, which is not a number"
+            self.fail(TypeError, message, node, "pass the argument")
+        return number
+
+    def check_order(self, node: ast.Call, args: list[IRExpr]) -> None:
+        """Arguments written out of order are evaluated as written: refused where one could see another's effect."""
+        effects = sum(any(isinstance(n, (IRCall, IRAtomic)) for n in walk(a)) for a in args)
+        reads = sum(any(isinstance(n, (IRCall, IRAtomic, IRLoad)) for n in walk(a)) for a in args)
+        if effects and reads > 1:
+            self.unsupported(
+                "keyword arguments out of order, one of which may have an effect, are not supported",
+                node,
+                "pass them in the order of the parameters, or assign them to locals first",
+            )
+
+
+def _defaults(source: FunctionSource) -> dict[str, object]:
+    arguments = source.tree.args
+    positional = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
+    values = source.fn.__defaults__ or ()
+    found: dict[str, object] = dict(zip(positional[len(positional) - len(values) :], values, strict=True))
+    return found | (source.fn.__kwdefaults__ or {})

@@ -1,0 +1,68 @@
+"""The `func` decorator and device functions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tack.lang.source import FunctionSource, read_source
+
+if TYPE_CHECKING:
+    from tack.lang.ast_transform import Lowered
+
+
+class Func:
+    """A device function: kernels and other device functions call it; each call is typed from its own arguments.
+
+    Raises
+    ------
+    TypeError
+        When it is called on the host.
+    """
+
+    source: FunctionSource
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.source = read_source(fn, "device function")
+        functools.update_wrapper(self, fn)
+        self._lowered: Lowered | None = None
+
+    def lowered(self) -> Lowered:
+        """The untyped template for the values that captured names hold now (rules CAP-5, CAP-11)."""
+        known = self._lowered
+        if known is not None and all(c.is_current() for c in known.captures):
+            return known
+        # ast_transform knows Func, so Func reaches it only when it is used.
+        from tack.lang.ast_transform import lower_function
+
+        self._lowered = fresh = lower_function(self.source)
+        return fresh
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(f"device function `{self.source.name}` works only inside a kernel or another device function")
+
+    def __repr__(self) -> str:
+        return f"<tack device function {self.source.fn.__qualname__}>"
+
+
+def func(fn: Callable[..., Any]) -> Func:
+    """Make a device function of a Python function (a decorator).
+
+    Parameters
+    ----------
+    fn
+        The function. It may return on several paths one value, a tuple of values, or nothing; arrays pass by reference, scalars by value.
+
+    Raises
+    ------
+    SourceUnavailableError
+        If the source text of `fn` cannot be found.
+
+    Examples
+    --------
+    >>> @tack.func
+    ... def lerp(a, b, t):
+    ...     return a + (b - a) * t
+    """
+    return Func(fn)

@@ -1,0 +1,236 @@
+"""What lowering a function carries along: symbols, captured values, effects, and the call sites that led to it."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from tack.lang.diagnostics import Loc, UnsupportedSyntaxError, fail
+from tack.lang.intrinsics import LATER
+from tack.lang.ir import IRFunction, IRKernel, IRTable, Symbol
+from tack.lang.names import MISSING, Capture, Scope
+from tack.lang.source import FunctionSource
+from tack.lang.types import DType
+
+EFFECT_HINT = "statements outside the parallel loops may be evaluated any number of times; move it into a loop"
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """An untyped template. `captures` are those of the function and of every device function it reaches; the other fields
+    say what a caller has to know: which parameters are arrays, how many results there are, whether anything is printed."""
+
+    ir: IRKernel | IRFunction
+    captures: tuple[Capture, ...]
+    array_params: frozenset[str]
+    result_count: int
+    prints: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    source: FunctionSource
+    site: Loc | None
+
+
+_FRAMES: ContextVar[tuple[_Frame, ...]] = ContextVar("tack_lowering", default=())
+
+
+@contextmanager
+def entered(source: FunctionSource) -> Iterator[None]:
+    """Lowering of `source` begins; `Context.calling` has set the call site."""
+    frames = _FRAMES.get()
+    inside = bool(frames) and frames[-1].source is source
+    token = _FRAMES.set(frames if inside else (_Frame(source, None),))
+    try:
+        yield
+    finally:
+        _FRAMES.reset(token)
+
+
+def call_chain() -> tuple[Loc, ...]:
+    """The call sites that led to the function being lowered, outermost first."""
+    return tuple(frame.site for frame in _FRAMES.get() if frame.site is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A free name or attribute chain: its spelling and the Python object it holds."""
+
+    spelling: str
+    value: Any
+
+
+@dataclass(slots=True)
+class Effects:
+    """What the function does to arrays, by symbol of the array parameter, and whether it prints."""
+
+    read: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
+    prints: bool = False
+
+
+class Context:
+    """Shared state of the lowering of one function."""
+
+    def __init__(self, source: FunctionSource, locals_: set[str]) -> None:
+        self.source = source
+        self.scope = Scope(source.fn)
+        self.local_names = locals_
+        self.symbols: dict[str, Symbol] = {}
+        self.bindings: dict[str, str] = {}  # what a Python name means here; loops shadow and restore
+        self.tables: dict[str, IRTable] = {}
+        self.params: list[str] = []
+        self.array_params: set[str] = set()
+        self.effects = Effects()
+        self.callee_captures: dict[tuple[int, str], Capture] = {}
+        self.outside = False  # in a kernel, outside its parallel loops
+        self.loads_outside: list[tuple[str, Loc]] = []
+        self._temporaries = 0
+
+    # ----------------------------------------------------------------------------------------------------- errors
+
+    def fail(self, kind: type[Exception], message: str, node: ast.AST | Loc, hint: str | None = None) -> NoReturn:
+        loc = node if isinstance(node, Loc) else self.source.loc(node)
+        fail(kind, message, loc, hint=hint, chain=call_chain())
+
+    def unsupported(self, message: str, node: ast.AST | Loc, hint: str | None = None) -> NoReturn:
+        self.fail(UnsupportedSyntaxError, message, node, hint)
+
+    def loc(self, node: ast.AST) -> Loc:
+        return self.source.loc(node)
+
+    # ---------------------------------------------------------------------------------------------------- symbols
+
+    def new_symbol(self, name: str, kind: str, node: ast.AST) -> str:
+        """A symbol for a Python name: its spelling, or ``name.2`` and so on where that is taken."""
+        unique, count = name, 1
+        while unique in self.symbols:
+            count += 1
+            unique = f"{name}.{count}"
+        self.symbols[unique] = Symbol(name=unique, kind=kind, source_name=name, loc=self.loc(node))
+        return unique
+
+    def temporary(self, node: ast.AST) -> str:
+        self._temporaries += 1
+        name = f"%{self._temporaries}"
+        self.symbols[name] = Symbol(name=name, kind="temp", source_name=name, loc=self.loc(node))
+        return name
+
+    def symbol_of(self, name: str, node: ast.AST) -> str:
+        """The symbol that a local name means here; made at its first use."""
+        if name not in self.bindings:
+            self.bindings[name] = self.new_symbol(name, "local", node)
+        return self.bindings[name]
+
+    def array_kind(self, symbol: str) -> str | None:
+        """"param", "local_array" or "table" if the symbol may be an array, else None."""
+        kind = self.symbols[symbol].kind
+        if kind == "param":
+            return "param"
+        if kind == "local_array":
+            return kind
+        return "table" if symbol in self.tables else None
+
+    # --------------------------------------------------------------------------------------------- captured values
+
+    def captured(self, node: ast.expr) -> Captured | None:
+        """The object that a free name, or an attribute chain on a captured module, holds; None for anything else."""
+        if isinstance(node, ast.Name):
+            if node.id in self.local_names:
+                return None
+            value = self.scope.resolve(node.id)
+            if value is MISSING:
+                self.fail(NameError, f"name `{node.id}` is not defined", node, "define it before the first call, or pass it as an argument")
+            return Captured(node.id, value)
+        if not isinstance(node, ast.Attribute):
+            return None
+        base = self.captured(node.value)
+        return None if base is None else self._captured_attribute(base, node)
+
+    def _captured_attribute(self, base: Captured, node: ast.Attribute) -> Captured:
+        spelling = f"{base.spelling}.{node.attr}"
+        if isinstance(base.value, DType) and node.attr in ("min", "max"):
+            if base.value.is_float:
+                self.fail(TypeError, f"`{base.spelling}` is a floating type: it has no integer limits", node)
+        elif not _is_module(base.value):
+            self.fail(
+                TypeError,
+                f"`{spelling}`: attributes of {type(base.value).__name__} `{base.spelling}` cannot be captured",
+                node,
+                "bind the number to a module-level name, or pass it as an argument",
+            )
+        value = self.scope.attribute(base.value, node.attr)
+        if value is MISSING:
+            if _is_tack(base.value) and node.attr in LATER:
+                self.unsupported(f"`{spelling}` is not in this version of Tack", node, "this version has scalars and arrays")
+            self.fail(NameError, f"module `{base.spelling}` has no `{node.attr}`", node)
+        return Captured(spelling, value)
+
+    def captures(self) -> tuple[Capture, ...]:
+        """Own captures, then those of callees; one entry a name."""
+        merged = {_capture_key(c): c for c in self.scope.captures}
+        return tuple({**self.callee_captures, **merged}.values())
+
+    def adopt_captures(self, captures: tuple[Capture, ...]) -> None:
+        self.callee_captures.update((_capture_key(c), c) for c in captures)
+
+    # ---------------------------------------------------------------------------------------------------- effects
+
+    def note_load(self, symbol: str, node: ast.AST) -> None:
+        if self.symbols[symbol].kind == "param":
+            self.effects.read.add(symbol)
+            if self.outside:
+                self.loads_outside.append((symbol, self.loc(node)))
+
+    def note_store(self, symbol: str, node: ast.AST, what: str) -> None:
+        if symbol in self.tables:
+            name = self.symbols[symbol].source_name
+            self.fail(TypeError, f"`{name}` is a captured tuple, which cannot be changed", node, "pass an array as an argument")
+        if self.outside:
+            self.unsupported(f"{what} outside the parallel loops is not supported", node, EFFECT_HINT)
+        if self.symbols[symbol].kind == "param":
+            self.effects.written.add(symbol)
+
+    def note_print(self, node: ast.AST) -> None:
+        if self.outside:
+            self.unsupported("`print` outside the parallel loops is not supported", node, EFFECT_HINT)
+        self.effects.prints = True
+
+    # ------------------------------------------------------------------------------------------------------ calls
+
+    @contextmanager
+    def calling(self, callee: FunctionSource, node: ast.AST) -> Iterator[None]:
+        """The lowering of a callee runs inside; a cycle of calls is refused."""
+        frames = _FRAMES.get()
+        sources = [frame.source for frame in frames]
+        if any(s is callee for s in sources):
+            start = next(i for i, s in enumerate(sources) if s is callee)
+            cycle = " -> ".join([*(s.name for s in sources[start:]), callee.name])
+            self.unsupported(f"recursion is not supported: {cycle}", node, "write a loop")
+        token = _FRAMES.set((*frames, _Frame(callee, self.loc(node))))
+        try:
+            yield
+        finally:
+            _FRAMES.reset(token)
+
+
+def _capture_key(capture: Capture) -> tuple[int, str]:
+    namespace: Any = capture.namespace
+    for attribute in ("owner", "cell", "globals"):
+        if hasattr(namespace, attribute):
+            return id(getattr(namespace, attribute)), capture.name
+    raise AssertionError(namespace)
+
+
+def _is_module(value: object) -> bool:
+    return isinstance(value, types.ModuleType)
+
+
+def _is_tack(value: object) -> bool:
+    return getattr(value, "__name__", "") == "tack"
