@@ -1,7 +1,11 @@
 """Tack: a Python-first kernel language with one answer per defined program, on every device."""
 
 from tack.lang.array import Array
+from tack.lang.constant import Constant, constant
 from tack.lang.diagnostics import SourceUnavailableError, UnsupportedSyntaxError
+from tack.lang.func import Func, func
+from tack.lang.intrinsics import PUBLIC
+from tack.lang.kernel import Kernel, kernel
 from tack.lang.types import DType, Scalar, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from tack.runtime.creation import (
     arange,
@@ -18,35 +22,137 @@ from tack.runtime.creation import (
     zeros_like,
 )
 from tack.runtime.device import Device, current_device, device, devices, set_default_device, synchronize
+from tack.runtime.inspection import inspect
+
+# What works inside kernels only; spelled out, so that editors and type checkers know the names.
+sqrt = PUBLIC["sqrt"]
+sin = PUBLIC["sin"]
+cos = PUBLIC["cos"]
+tan = PUBLIC["tan"]
+asin = PUBLIC["asin"]
+acos = PUBLIC["acos"]
+atan = PUBLIC["atan"]
+atan2 = PUBLIC["atan2"]
+sinh = PUBLIC["sinh"]
+cosh = PUBLIC["cosh"]
+tanh = PUBLIC["tanh"]
+exp = PUBLIC["exp"]
+exp2 = PUBLIC["exp2"]
+expm1 = PUBLIC["expm1"]
+log = PUBLIC["log"]
+log2 = PUBLIC["log2"]
+log10 = PUBLIC["log10"]
+log1p = PUBLIC["log1p"]
+pow = PUBLIC["pow"]
+floor = PUBLIC["floor"]
+ceil = PUBLIC["ceil"]
+trunc = PUBLIC["trunc"]
+round = PUBLIC["round"]
+fabs = PUBLIC["fabs"]
+abs = PUBLIC["abs"]
+min = PUBLIC["min"]
+max = PUBLIC["max"]
+copysign = PUBLIC["copysign"]
+fma = PUBLIC["fma"]
+isnan = PUBLIC["isnan"]
+isinf = PUBLIC["isinf"]
+isfinite = PUBLIC["isfinite"]
+popcount = PUBLIC["popcount"]
+clz = PUBLIC["clz"]
+ctz = PUBLIC["ctz"]
+atomic_add = PUBLIC["atomic_add"]
+atomic_sub = PUBLIC["atomic_sub"]
+atomic_min = PUBLIC["atomic_min"]
+atomic_max = PUBLIC["atomic_max"]
+atomic_and = PUBLIC["atomic_and"]
+atomic_or = PUBLIC["atomic_or"]
+atomic_xor = PUBLIC["atomic_xor"]
+atomic_exchange = PUBLIC["atomic_exchange"]
+atomic_cas = PUBLIC["atomic_cas"]
+local = PUBLIC["local"]
+ndrange = PUBLIC["ndrange"]
 
 __all__ = [
     "Array",
+    "Constant",
     "DType",
     "Device",
+    "Func",
+    "Kernel",
     "Scalar",
     "SourceUnavailableError",
     "UnsupportedSyntaxError",
+    "abs",
+    "acos",
     "arange",
     "asarray",
+    "asin",
+    "atan",
+    "atan2",
+    "atomic_add",
+    "atomic_and",
+    "atomic_cas",
+    "atomic_exchange",
+    "atomic_max",
+    "atomic_min",
+    "atomic_or",
+    "atomic_sub",
+    "atomic_xor",
+    "ceil",
+    "clz",
     "concat",
+    "constant",
+    "copysign",
     "copyto",
+    "cos",
+    "cosh",
+    "ctz",
     "current_device",
     "device",
     "devices",
     "empty",
     "empty_like",
+    "exp",
+    "exp2",
+    "expm1",
     "f32",
     "f64",
+    "fabs",
+    "floor",
+    "fma",
     "from_dlpack",
     "full",
     "full_like",
+    "func",
     "i8",
     "i16",
     "i32",
     "i64",
+    "inspect",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "kernel",
+    "local",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "max",
+    "min",
+    "ndrange",
     "ones",
+    "popcount",
+    "pow",
+    "round",
     "set_default_device",
+    "sin",
+    "sinh",
+    "sqrt",
     "synchronize",
+    "tan",
+    "tanh",
+    "trunc",
     "u8",
     "u16",
     "u32",
