@@ -5,11 +5,6 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from tack.lang.ir_print import print_ir
-from tack.runtime.backend import VariantOptions
-from tack.runtime.dispatch import BoundCall, prepare
-from tack.runtime.variant import type_kernel
-
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
 
@@ -38,6 +33,12 @@ def inspect(kernel: Kernel, *args: Any, **kwargs: Any) -> dict[str, str]:
     --------
     >>> print(tack.inspect(double, x, y)["typed"])  # doctest: +SKIP
     """
+    # The compiler is loaded when it is first needed, so that `import tack` stays light.
+    from tack.lang.ir_print import print_ir
+    from tack.runtime.backend import VariantOptions
+    from tack.runtime.dispatch import prepare
+    from tack.runtime.variant import type_kernel
+
     state = prepare(kernel)
     ir = state.lowering().ir
     tree = kernel.source.tree
