@@ -1,7 +1,7 @@
 """Every benchmark at a small size: Tack, C and NumPy agree, and the tables come out. No time is asserted.
 
-The oracles are NumPy and the C sources, compiled without contraction: the CPU device fuses nothing (FLT-3 allows it to),
-so the bits are the same wherever only + - * / and sqrt are used. The histogram pins ATOM-2.
+The oracles are NumPy and the C sources, compiled without contraction: the CPU device fuses nothing (FLT-3 allows it
+to), so the bits are the same wherever only + - * / and sqrt are used. The histogram pins ATOM-2.
 """
 
 from __future__ import annotations
