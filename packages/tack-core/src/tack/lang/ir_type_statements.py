@@ -98,6 +98,7 @@ class StatementTyper(WeakLiterals):
         self.constants: dict[str, int | float] = {}
         self.bound_literals: dict[str, IRExpr] = {}
         self.wide: set[str] = set()  # weak symbols that are wanted at f64 too
+        self.dropped: set[str] = set()  # those of them that are wanted at f64 only
         self.given: dict[str, list[_Given]] = {}
         self.assigned: Counter[str] = Counter()
         self.changed = False
@@ -174,6 +175,7 @@ class StatementTyper(WeakLiterals):
             if self.problem is not None:
                 self._raise_problem(self.problem)
             self._check_returns()
+            self._drop_unread(body)
             return body
         raise AssertionError(f"{self.ir.loc}: the types of locals did not settle in {max_rounds} rounds")
 
@@ -185,6 +187,18 @@ class StatementTyper(WeakLiterals):
         if not (self.changed or self.problem):
             self._widen_literal_locals()
         return body
+
+    def _drop_unread(self, body: list[IRStmt]) -> None:
+        """Drop the f32 variables of weak locals that are read only at f64: computing them could break a constraint."""
+        candidates = {name for name in self.wide if name not in self.fixed}
+        while candidates:
+            read = {node.name for node in walk(body) if isinstance(node, IRVar)}
+            unread = candidates - read
+            if not unread:
+                return
+            candidates -= unread
+            self.dropped |= unread
+            drop_assignments(body, unread)
 
     def _raise_problem(self, problem: Exception) -> NoReturn:
         if isinstance(problem, UntypedRead):
@@ -522,7 +536,7 @@ class StatementTyper(WeakLiterals):
                 array = self.arrays[name]
                 kind = "local_array" if array.space == "private" and symbol.kind == "local_array" else "array"
                 symbols[name] = replace(symbol, kind=kind, array_type=array)
-            elif name in self.types:
+            elif name in self.types and name not in self.dropped:
                 kind = "param" if symbol.kind == "array" else symbol.kind
                 symbols[name] = replace(symbol, kind=kind, dtype=self.types[name])
             if name in self.wide:
@@ -559,6 +573,17 @@ class StatementTyper(WeakLiterals):
 
 def _assignment(node: IRAssign, name: str, value: IRExpr) -> IRAssign:
     return IRAssign(loc=node.loc, name=name, value=value, pinned=node.pinned, _resolved_type=value.dtype)
+
+
+def drop_assignments(body: list[IRStmt], names: set[str]) -> None:
+    """Remove the assignments to `names` from typed statements, in place."""
+    body[:] = [statement for statement in body if not (isinstance(statement, IRAssign) and statement.name in names)]
+    for statement in body:
+        if isinstance(statement, IRIf):
+            drop_assignments(statement.then, names)
+            drop_assignments(statement.other, names)
+        elif isinstance(statement, (IRWhile, IRFor, IRParallelFor)):
+            drop_assignments(statement.body, names)
 
 
 def result_name(position: int) -> str:
