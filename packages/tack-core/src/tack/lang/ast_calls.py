@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import NoReturn
 
+from tack.lang.ast_expressions import ExpressionLowering
 from tack.lang.func import Func
 from tack.lang.intrinsics import Meaning, lookup
 from tack.lang.ir import (
@@ -20,7 +21,6 @@ from tack.lang.ir import (
     IRNot,
     walk,
 )
-from tack.lang.ast_expressions import ExpressionLowering
 from tack.lang.lowering_context import Captured, Lowered
 from tack.lang.ops import BUILTINS
 from tack.lang.source import FunctionSource
@@ -28,9 +28,15 @@ from tack.lang.types import DType, f32, i32
 
 _STATEMENT_FORMS = {
     "range": ("`range` works only as what a `for` loops over", "write `for i in range(...)`"),
-    "ndrange": ("`tack.ndrange` works only as what a parallel `for` loops over", "write `for i, j in tack.ndrange(...)`"),
+    "ndrange": (
+        "`tack.ndrange` works only as what a parallel `for` loops over",
+        "write `for i, j in tack.ndrange(...)`",
+    ),
     "print": ("`print` gives no value", "write it as a statement of its own"),
-    "local": ("`tack.local` works only as the whole right side of an assignment", "write `name = tack.local(shape, dtype)`"),
+    "local": (
+        "`tack.local` works only as the whole right side of an assignment",
+        "write `name = tack.local(shape, dtype)`",
+    ),
 }
 
 
@@ -43,7 +49,11 @@ class CallLowering(ExpressionLowering):
         if captured is None:
             spelled = f"`{ast.unparse(node.func)}`"
             what = "a local" if isinstance(node.func, ast.Name) else "an expression"
-            self.unsupported(f"a call of {what}, {spelled}, is not supported", node.func, "call a device function (@tack.func) or a builtin by its name")
+            self.unsupported(
+                f"a call of {what}, {spelled}, is not supported",
+                node.func,
+                "call a device function (@tack.func) or a builtin by its name",
+            )
         return captured
 
     def meaning(self, node: ast.Call) -> Meaning | None:
@@ -69,7 +79,9 @@ class CallLowering(ExpressionLowering):
             hint = "decorate it with @tack.func, if it is yours; builtins are listed in the language contract"
         else:
             hint = "only device functions (@tack.func), casts and builtins can be called"
-        self.unsupported(f"a call of `{name}`, which is neither a device function nor a builtin, is not supported", node.func, hint)
+        self.unsupported(
+            f"a call of `{name}`, which is neither a device function nor a builtin, is not supported", node.func, hint
+        )
 
     # ------------------------------------------------------------------------------------------------- intrinsics
 
@@ -134,7 +146,12 @@ class CallLowering(ExpressionLowering):
         array, index, *operands = node.args
         symbol = self.array_symbol(array)
         if symbol is None:
-            self.fail(TypeError, f"`tack.atomic_{op}` takes an array first", array, "write the array and its index as two arguments: `(a, i, ...)`")
+            self.fail(
+                TypeError,
+                f"`tack.atomic_{op}` takes an array first",
+                array,
+                "write the array and its index as two arguments: `(a, i, ...)`",
+            )
         indices = self.indices(index)
         args = [self.scalar(operand) for operand in operands]
         self.note_store(symbol, node, f"`tack.atomic_{op}`")
@@ -241,7 +258,9 @@ class CallLowering(ExpressionLowering):
     def default(self, value: object, param: str, node: ast.Call, function: Func) -> IRExpr:
         number = self.captured_number(value, node)
         if number is None:
-            message = f"the default of parameter `{param}` of `{function.source.name}` is {value!r}, which is not a number"
+            message = (
+                f"the default of parameter `{param}` of `{function.source.name}` is {value!r}, which is not a number"
+            )
             self.fail(TypeError, message, node, "pass the argument")
         return number
 

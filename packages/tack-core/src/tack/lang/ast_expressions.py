@@ -11,8 +11,8 @@ from tack.lang.func import Func
 from tack.lang.intrinsics import lookup
 from tack.lang.ir import (
     IRArrayAttr,
-    IRBinOp,
     IRBind,
+    IRBinOp,
     IRBoolOp,
     IRBuiltin,
     IRCast,
@@ -48,7 +48,7 @@ class ExpressionLowering(Context):
 
     def expr(self, node: ast.expr) -> IRExpr:
         match node:
-            case ast.Constant():
+            case ast.Constant() if isinstance(node.value, (int, float)):
                 return self.number(node.value, node)
             case ast.Name():
                 return self.name(node)
@@ -71,7 +71,7 @@ class ExpressionLowering(Context):
                 return self.attribute(node)
             case ast.Call():
                 return self.call(node)
-        raise AssertionError(f"validation let {type(node).__name__} through")
+        self.unsupported("a string outside `print` is not supported", node, "kernels compute with integers and floats")
 
     # ----------------------------------------------------------------------------------------------- names, numbers
 
@@ -108,7 +108,11 @@ class ExpressionLowering(Context):
         if isinstance(value, Func) or lookup(value) is not None or isinstance(value, DType):
             self.unsupported(f"function `{name}` is used as a value", node, f"call it: `{name}(...)`")
         if callable(value) and not hasattr(value, "__array__"):
-            self.unsupported(f"`{name}` is used as a value", node, "kernels compute with numbers; call device functions and builtins only")
+            self.unsupported(
+                f"`{name}` is used as a value",
+                node,
+                "kernels compute with numbers; call device functions and builtins only",
+            )
         what = "module" if type(value).__name__ == "module" else type(value).__name__
         hint = "capture one of its numbers: `module.NAME`" if what == "module" else ARGUMENT_HINT
         self.fail(TypeError, f"`{name}` is a {what}, which a kernel cannot capture", node, hint)
@@ -144,7 +148,7 @@ class ExpressionLowering(Context):
         return links[0] if len(links) == 1 else IRBoolOp(loc=self.loc(node), op="and", values=links)
 
     def twice(self, node: ast.expr, value: IRExpr) -> tuple[IRExpr, IRExpr]:
-        """A value for two places of one expression: itself and a copy if that is as good, else bound at the first place."""
+        """A value for two places of one expression: itself and a copy if that is as good, else bound at the first."""
         if repeatable(value):
             return value, self.expr(node)
         name = self.temporary(node)
@@ -153,7 +157,7 @@ class ExpressionLowering(Context):
     # ------------------------------------------------------------------------------------------- arrays and tables
 
     def array_symbol(self, node: ast.expr) -> str | None:
-        """The symbol of an array that an expression names: a parameter (which then is an array), a local array or a table."""
+        """The symbol of the array that an expression names: a parameter (which then is one), a local array, a table."""
         captured = self.captured(node)
         if captured is not None:
             return self.table_symbol(captured, node)
@@ -163,7 +167,12 @@ class ExpressionLowering(Context):
         kind = self.array_kind(symbol)
         if kind is None:
             what = "loop variable" if self.symbols[symbol].kind == "loop" else "local"
-            self.fail(TypeError, f"{what} `{node.id}` is a number, not an array", node, "only arrays and captured tuples have elements")
+            self.fail(
+                TypeError,
+                f"{what} `{node.id}` is a number, not an array",
+                node,
+                "only arrays and captured tuples have elements",
+            )
         if kind == "param":
             self.array_params.add(symbol)
         return symbol
@@ -184,7 +193,7 @@ class ExpressionLowering(Context):
         rows = captured.value
         nested = bool(rows) and all(isinstance(row, tuple) for row in rows)
         items = [item for row in rows for item in row] if nested else list(rows)
-        shape = (len(rows), len(rows[0])) if nested else (len(rows),)
+        shape: tuple[int, ...] = (len(rows), len(rows[0])) if nested else (len(rows),)
         values = [plain_number(item) for item in items]
         even = not nested or all(len(row) == shape[1] for row in rows)
         if not values or not even or any(value is None for value in values):
@@ -201,7 +210,11 @@ class ExpressionLowering(Context):
         return [self.expr(node)]
 
     def subscript(self, node: ast.Subscript) -> IRExpr:
-        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" and self.captured_root(node.value) is None:
+        if (
+            isinstance(node.value, ast.Attribute)
+            and node.value.attr == "shape"
+            and self.captured_root(node.value) is None
+        ):
             return self.extent(node.value, node)
         if isinstance(node.value, ast.Subscript):
             return self.nested_subscript(node, node.value)
@@ -211,7 +224,9 @@ class ExpressionLowering(Context):
     def element_array(self, node: ast.Subscript) -> str:
         symbol = self.array_symbol(node.value)
         if symbol is None:
-            self.unsupported("an index on an expression is not supported", node.value, "index an array argument by its name")
+            self.unsupported(
+                "an index on an expression is not supported", node.value, "index an array argument by its name"
+            )
         return symbol
 
     def nested_subscript(self, node: ast.Subscript, inner: ast.Subscript) -> IRExpr:
@@ -240,7 +255,12 @@ class ExpressionLowering(Context):
         for i, extent in zip(index, table.shape, strict=True):
             assert isinstance(i, IRConst)
             if not 0 <= i.value < extent:
-                self.fail(IndexError, f"index {i.value} of `{name}` is out of range", i.loc, f"it has {extent} items; negative indices do not wrap")
+                self.fail(
+                    IndexError,
+                    f"index {i.value} of `{name}` is out of range",
+                    i.loc,
+                    f"it has {extent} items; negative indices do not wrap",
+                )
             flat = flat * extent + int(i.value)
         return IRConst(loc=self.loc(node), value=table.values[flat])
 
@@ -257,7 +277,9 @@ class ExpressionLowering(Context):
         symbol = self.shaped(attribute)
         axis = self.expr(node.slice) if not isinstance(node.slice, ast.Tuple) else None
         if not isinstance(axis, IRConst) or not isinstance(axis.value, int):
-            self.unsupported("the axis of a shape must be a literal", node.slice, "write `a.shape[0]`, `a.shape[1]`, ...")
+            self.unsupported(
+                "the axis of a shape must be a literal", node.slice, "write `a.shape[0]`, `a.shape[1]`, ..."
+            )
         if axis.value < 0:
             self.unsupported("a negative axis is not supported", node.slice, "count axes from 0")
         return self.array_attribute(symbol, "shape", node, int(axis.value))
@@ -265,7 +287,9 @@ class ExpressionLowering(Context):
     def shaped(self, attribute: ast.Attribute) -> str:
         symbol = self.array_symbol(attribute.value)
         if symbol is None:
-            self.unsupported(f"`.{attribute.attr}` of an expression is not supported", attribute, "use it on an array argument")
+            self.unsupported(
+                f"`.{attribute.attr}` of an expression is not supported", attribute, "use it on an array argument"
+            )
         return symbol
 
     def array_attribute(self, symbol: str, attr: str, node: ast.expr, axis: int = 0) -> IRExpr:

@@ -42,7 +42,11 @@ class LoopLowering(StatementLowering):
         assert isinstance(node.iter, ast.Call)
         meaning = self.meaning(node.iter)
         if meaning is None or meaning.form not in ("range", "ndrange"):
-            self.unsupported("a loop over anything but `range` or `tack.ndrange` is not supported", node.iter, "loop over `range(...)`")
+            self.unsupported(
+                "a loop over anything but `range` or `tack.ndrange` is not supported",
+                node.iter,
+                "loop over `range(...)`",
+            )
         return node.iter, meaning
 
     # ----------------------------------------------------------------------------------------------------- serial
@@ -52,11 +56,13 @@ class LoopLowering(StatementLowering):
             self.unsupported(
                 "a `for` under an `if` or `while` outside the parallel loops is not supported",
                 node,
-                "put the loop directly in the body of the kernel and the test inside it, or call the kernel under the `if`",
+                "put the loop directly in the body of the kernel, and the test inside it",
             )
         call, meaning = self.iterated(node)
         if meaning.form == "ndrange":
-            self.unsupported("`tack.ndrange` in a serial loop is not supported", call, "nest `for ... in range(...)` loops")
+            self.unsupported(
+                "`tack.ndrange` in a serial loop is not supported", call, "nest `for ... in range(...)` loops"
+            )
         if isinstance(node.target, ast.Tuple):
             self.unsupported("several variables of a `range` are not supported", node.target, "write one loop variable")
         start, stop, step = self.range_arguments(call)
@@ -83,13 +89,19 @@ class LoopLowering(StatementLowering):
         names = loop_targets(node)
         if meaning.form == "range":
             if isinstance(node.target, ast.Tuple):
-                self.unsupported("several variables of a `range` are not supported", node.target, "loop over `tack.ndrange(d0, d1)`")
+                self.unsupported(
+                    "several variables of a `range` are not supported", node.target, "loop over `tack.ndrange(d0, d1)`"
+                )
             start, stop, step = self.range_arguments(call)
             ranges = [self.host_range(start, stop, step)]
         else:
             ranges = self.ndrange_arguments(call)
             if len(ranges) != len(names):
-                self.fail(TypeError, f"`tack.ndrange` has {len(ranges)} dimensions, and there are {len(names)} loop variables", node.target)
+                self.fail(
+                    TypeError,
+                    f"`tack.ndrange` has {len(ranges)} dimensions, and there are {len(names)} loop variables",
+                    node.target,
+                )
         if len(set(names)) != len(names):
             self.unsupported("two loop variables of one name are not supported", node.target, "name them differently")
         self.outside = False
@@ -119,7 +131,11 @@ class LoopLowering(StatementLowering):
         self.check_arguments(call, "tack.ndrange", 1, None)
         ranges: list[IRRange] = []
         for argument in call.args:
-            pair = argument.elts if isinstance(argument, ast.Tuple) else [ast.copy_location(ast.Constant(0), argument), argument]
+            pair = (
+                argument.elts
+                if isinstance(argument, ast.Tuple)
+                else [ast.copy_location(ast.Constant(0), argument), argument]
+            )
             if len(pair) != 2:
                 self.fail(TypeError, "a dimension of `tack.ndrange` is a size or a `(start, end)` pair", argument)
             start, stop = (self.expr(part) for part in pair)

@@ -1,4 +1,7 @@
-"""Statements: syntax tree to untyped IR. Evaluation order (rules EVAL-*) is made explicit here, with temporaries where needed."""
+"""Statements: syntax tree to untyped IR.
+
+Evaluation order (rules EVAL-*) is made explicit here, with temporaries where needed.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,9 @@ class StatementLowering(CallLowering):
                 return self.augmented(node)
             case ast.If():
                 cond = self.expr(node.test)
-                return [IRIf(loc=self.loc(node.test), cond=cond, then=self.block(node.body), other=self.block(node.orelse))]
+                return [
+                    IRIf(loc=self.loc(node.test), cond=cond, then=self.block(node.body), other=self.block(node.orelse))
+                ]
             case ast.While():
                 return self.while_loop(node)
             case ast.For():
@@ -95,7 +100,11 @@ class StatementLowering(CallLowering):
 
     def break_statement(self, node: ast.Break) -> list[IRStmt]:
         if self.loops[-1] == PARALLEL:
-            self.unsupported("`break` out of a parallel loop is not supported", node, "use `continue` to end this iteration; iterations have no order")
+            self.unsupported(
+                "`break` out of a parallel loop is not supported",
+                node,
+                "use `continue` to end this iteration; iterations have no order",
+            )
         return [IRBreak(loc=self.loc(node))]
 
     # ------------------------------------------------------------------------------------------------ assignments
@@ -116,7 +125,12 @@ class StatementLowering(CallLowering):
         for target in node.targets:
             items = target.elts if isinstance(target, ast.Tuple) else []
             if len(items) != len(values):
-                self.fail(TypeError, f"{len(values)} values cannot be unpacked into this target", target, "write one target for each value")
+                self.fail(
+                    TypeError,
+                    f"{len(values)} values cannot be unpacked into this target",
+                    target,
+                    "write one target for each value",
+                )
             statements += [self.store(item, v(), node) for item, v in zip(items, values, strict=True)]
         return statements
 
@@ -148,7 +162,11 @@ class StatementLowering(CallLowering):
             shape, numbers = self.table_contents(captured, value)
             if len(shape) == 1:
                 return [lambda n=n: self.number(n, value) for n in numbers]  # type: ignore[misc]
-        self.unsupported("this value cannot be unpacked", value, "write as many values as targets, or call a device function that returns a tuple")
+        self.unsupported(
+            "this value cannot be unpacked",
+            value,
+            "write as many values as targets, or call a device function that returns a tuple",
+        )
 
     def store(self, target: ast.expr, value: IRExpr, node: ast.AST, pinned: DType | None = None) -> IRStmt:
         if isinstance(target, ast.Subscript):
@@ -163,7 +181,12 @@ class StatementLowering(CallLowering):
         symbol = self.symbol_of(target.id, target)
         kind = self.symbols[symbol].kind
         if kind == "local_array":
-            self.fail(TypeError, f"`{target.id}` is a local array, and cannot be assigned", target, f"assign its elements: `{target.id}[...] = ...`")
+            self.fail(
+                TypeError,
+                f"`{target.id}` is a local array, and cannot be assigned",
+                target,
+                f"assign its elements: `{target.id}[...] = ...`",
+            )
         if kind == "param":
             self.assigned_params.setdefault(symbol, target)
         return symbol
@@ -212,10 +235,20 @@ class StatementLowering(CallLowering):
         kind = self.symbols[symbol].kind
         if kind != "local":
             what = {"param": "a parameter", "loop": "a loop variable"}.get(kind, "a local array")
-            self.fail(TypeError, f"`{target.id}` is {what}, which has its own type", node, "annotate parameters in the signature; use another name for a local")
+            self.fail(
+                TypeError,
+                f"`{target.id}` is {what}, which has its own type",
+                node,
+                "annotate parameters in the signature; use another name for a local",
+            )
         known = self.pins.setdefault(symbol, pinned)
         if known is not pinned:
-            self.fail(TypeError, f"`{target.id}` is annotated {pinned.name} here and {known.name} before", node, "a local has one type")
+            self.fail(
+                TypeError,
+                f"`{target.id}` is annotated {pinned.name} here and {known.name} before",
+                node,
+                "a local has one type",
+            )
 
     def annotation_dtype(self, node: ast.expr | None) -> DType | None:
         """The Tack dtype that an annotation names; None for any other annotation, which is documentation."""
@@ -229,7 +262,12 @@ class StatementLowering(CallLowering):
         value = self._annotation_value(node)
         last = node.id if isinstance(node, ast.Name) else node.attr
         if value is MISSING and last in BY_NAME:
-            self.fail(NameError, f"the annotation `{ast.unparse(node)}` cannot be found", node, "import tack at the top of the module")
+            self.fail(
+                NameError,
+                f"the annotation `{ast.unparse(node)}` cannot be found",
+                node,
+                "import tack at the top of the module",
+            )
         return value if isinstance(value, DType) else None
 
     def _annotation_value(self, node: ast.expr) -> Any:
@@ -243,16 +281,34 @@ class StatementLowering(CallLowering):
     def local_array(self, target: ast.expr, node: ast.Call) -> IRStmt:
         """`name = tack.local(shape, dtype)` (rule MEM-6)."""
         if not isinstance(target, ast.Name):
-            self.unsupported("a local array that is not assigned to a name is not supported", target, "write `name = tack.local(shape, dtype)`")
+            self.unsupported(
+                "a local array that is not assigned to a name is not supported",
+                target,
+                "write `name = tack.local(shape, dtype)`",
+            )
         if self.outside:
-            self.unsupported("`tack.local` outside the parallel loops is not supported", node, "declare it in the body of the loop: each iteration has its own")
+            self.unsupported(
+                "`tack.local` outside the parallel loops is not supported",
+                node,
+                "declare it in the body of the loop: each iteration has its own",
+            )
         given = dict(zip(("shape", "dtype"), node.args, strict=False))
         given.update((k.arg or "", k.value) for k in node.keywords)
         if len(node.args) + len(node.keywords) != 2 or given.keys() != {"shape", "dtype"}:
-            self.fail(TypeError, "`tack.local` takes a shape and a dtype", node, "write `tack.local(16, tack.f32)` or `tack.local((4, 4), tack.f32)`")
+            self.fail(
+                TypeError,
+                "`tack.local` takes a shape and a dtype",
+                node,
+                "write `tack.local(16, tack.f32)` or `tack.local((4, 4), tack.f32)`",
+            )
         captured = self.captured(given["dtype"])
         if captured is None or not isinstance(captured.value, DType):
-            self.fail(TypeError, "the second argument of `tack.local` is not a Tack dtype", given["dtype"], "write for instance `tack.f32`")
+            self.fail(
+                TypeError,
+                "the second argument of `tack.local` is not a Tack dtype",
+                given["dtype"],
+                "write for instance `tack.f32`",
+            )
         bound = self.bindings.get(target.id)
         if bound is not None:
             kind = "a local array already" if self.symbols[bound].kind == "local_array" else "already a number"
@@ -269,7 +325,11 @@ class StatementLowering(CallLowering):
         for item in node.elts if isinstance(node, ast.Tuple) else [node]:
             extent = constant_value(self.expr(item))
             if extent is None:
-                self.unsupported("the shape of a local array must be constant", item, "use literals and captured integers; array shapes change from call to call")
+                self.unsupported(
+                    "the shape of a local array must be constant",
+                    item,
+                    "use literals and captured integers; array shapes change from call to call",
+                )
             extents.append(extent)
         return self.positive_shape(extents, node)
 
@@ -308,7 +368,11 @@ class StatementLowering(CallLowering):
         for keyword in node.keywords:
             value = keyword.value
             if keyword.arg not in words or not isinstance(value, ast.Constant) or not isinstance(value.value, str):
-                self.unsupported(f"this `{keyword.arg}` of `print` is not supported", value, "`sep` and `end` take string literals; there is nothing else")
+                self.unsupported(
+                    f"this `{keyword.arg}` of `print` is not supported",
+                    value,
+                    "`sep` and `end` take string literals; there is nothing else",
+                )
             words[keyword.arg] = value.value
         parts: list[str | IRExpr] = []
         for i, argument in enumerate(node.args):

@@ -69,7 +69,12 @@ class _FunctionLowering(LoopLowering):
         body = self.block(tree.body)
         counts = {count for count, _ in self.returns}
         if counts - {0} and comes_through:
-            self.fail(TypeError, "some paths end without a `return`, while others return a value", tree, "end every path in a `return`")
+            self.fail(
+                TypeError,
+                "some paths end without a `return`, while others return a value",
+                tree,
+                "end every path in a `return`",
+            )
         self.finish(body)
         ir = IRFunction(
             name=self.source.name,
@@ -114,17 +119,28 @@ class _FunctionLowering(LoopLowering):
         for node in walk(list(body)):
             if isinstance(node, IRCall):
                 node.args = [
-                    IRArrayRef(loc=a.loc, name=a.name) if isinstance(a, IRVar) and a.name in self.array_params else a for a in node.args
+                    IRArrayRef(loc=a.loc, name=a.name) if isinstance(a, IRVar) and a.name in self.array_params else a
+                    for a in node.args
                 ]
         for name in self.array_params:
             self.symbols[name].kind = "array"
 
     def check_array_param(self, name: str) -> None:
         if name in self.assigned_params:
-            self.fail(TypeError, f"`{name}` is an array here, and cannot be assigned", self.assigned_params[name], "use another name")
+            self.fail(
+                TypeError,
+                f"`{name}` is an array here, and cannot be assigned",
+                self.assigned_params[name],
+                "use another name",
+            )
         if name in self.annotations:
             message = f"`{name}` is annotated {self.annotations[name].name}, a number, and used as an array"
-            self.fail(TypeError, message, self.symbols[name].loc, "leave the annotation out; an array argument brings its dtype")
+            self.fail(
+                TypeError,
+                message,
+                self.symbols[name].loc,
+                "leave the annotation out; an array argument brings its dtype",
+            )
 
     def ir_params(self) -> list[IRParam]:
         return [
@@ -197,7 +213,9 @@ class _KernelLowering(_FunctionLowering):
             source_name = self.symbols[statement.name].source_name
             known[statement.name] = host_definition(source_name, statement.value, pinned, known)
         elif isinstance(statement, IRUnpack):
-            known.update((name, "results of a device function are known only on the device") for name in statement.names)
+            known.update(
+                (name, "results of a device function are known only on the device") for name in statement.names
+            )
         elif isinstance(statement, (IRIf, IRWhile)):
             for node in walk(statement):
                 if isinstance(node, IRAssign):
@@ -213,7 +231,11 @@ class _KernelLowering(_FunctionLowering):
         """The result, computed once after the last loop (rule CALL-2); its loads see what the loops stored."""
         values = _returned(node)
         if len(values) > 1:
-            self.unsupported("several results of a kernel are not supported", node, "return one number, and store the others in an array")
+            self.unsupported(
+                "several results of a kernel are not supported",
+                node,
+                "return one number, and store the others in an array",
+            )
         if not values:
             return []
         seen = len(self.loads_outside)

@@ -22,7 +22,10 @@ from tack.lang.ir import (
 from tack.lang.types import DType, Scalar, i64
 
 _OPERATORS = ("+", "-", "*", "//", "%")
-HOST_HINT = "use constants, scalar arguments, shapes, `len`, `+ - * // %`, `min` and `max`; or loop further and test with `if` in the body"
+HOST_HINT = (
+    "use constants, scalar arguments, shapes, `len`, `+ - * // %`, `min` and `max`; "
+    "or loop further and test with `if` in the body"
+)
 
 
 def host_problem(expr: IRExpr) -> tuple[IRExpr, str] | None:

@@ -35,8 +35,8 @@ def constant(value: Any, dtype: Any = None) -> Constant:
     value
         An int, float, bool, NumPy scalar or typed scalar.
     dtype
-        A Tack dtype. With it the constant has exactly this type in every expression; without it (and without a typed `value`) the constant
-        behaves as the number written in its place would.
+        A Tack dtype. With it the constant has exactly this type in every expression; without it (and without a typed
+        `value`) the constant behaves as the number written in its place would.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Which assignments may reach a read of a local name (rules CAP-1, CAP-2, LOOP-7), over the syntax tree.
 
-Every local name has a set of states that it may be in, a few bits. A loop's body is walked twice: once to learn what its end
-sends back to its start, then to report. Two rounds suffice, because a statement either sets a name's state or leaves it.
+Every local name has a set of states that it may be in, a few bits. A loop's body is walked twice: once to learn what
+its end sends back to its start, then to report. Two rounds suffice: a statement sets a name's state or leaves it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ State = dict[str, int]
 Report = Callable[[type[Exception], str, ast.AST, str], Any]
 
 _PROBLEMS = (
-    (ENDED_LOOP, "the loop of `{0}` has ended, so `{0}` has no value here", "assign it again, or copy it to another local inside the loop"),
+    (
+        ENDED_LOOP,
+        "the loop of `{0}` has ended, so `{0}` has no value here",
+        "assign it again, or copy it to another local inside the loop",
+    ),
     (
         OTHER_ITERATION,
         "`{0}` was assigned inside an earlier parallel loop, whose iterations each own their locals",
@@ -36,7 +40,10 @@ class _Loop:
 def assigned_names(body: Iterable[ast.AST]) -> set[str]:
     """Every name that the statements assign, loop variables included."""
     return {
-        node.id for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        node.id
+        for statement in body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
 
 
@@ -189,7 +196,13 @@ def _names_read(node: ast.AST) -> Iterator[ast.Name]:
 
 
 def _inner_targets(loop: ast.For) -> set[str]:
-    return {name for node in loop.body for inner in ast.walk(node) if isinstance(inner, ast.For) for name in loop_targets(inner)}
+    return {
+        name
+        for node in loop.body
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.For)
+        for name in loop_targets(inner)
+    }
 
 
 def _join(a: State | None, b: State | None) -> State | None:

@@ -52,7 +52,8 @@ def func(fn: Callable[..., Any]) -> Func:
     Parameters
     ----------
     fn
-        The function. It may return on several paths one value, a tuple of values, or nothing; arrays pass by reference, scalars by value.
+        The function. It may return on several paths one value, a tuple of values, or nothing; arrays pass by
+        reference, scalars by value.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What the objects that kernels may call mean: `math.sqrt`, `numpy.sqrt`, `tack.sqrt` and `abs` all lead to one IR name."""
+"""What the objects that kernels may call mean: `math.sqrt`, `numpy.sqrt` and `tack.sqrt` are one IR builtin."""
 
 from __future__ import annotations
 
@@ -12,6 +12,18 @@ import numpy as np
 from tack.lang.ops import ATOMICS, BUILTINS
 
 
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """How a call is lowered.
+
+    `form` is "builtin" (`name` is an IR builtin), "atomic" (`name` is its operation), "library" (`name` is a device
+    function of `tack.math`) or a form with a lowering of its own: pow int float bool len range ndrange print local.
+    """
+
+    form: str
+    name: str
+
+
 class Intrinsic:
     """An operation that exists only inside kernels and device functions.
 
@@ -23,98 +35,136 @@ class Intrinsic:
 
     def __init__(self, name: str, meaning: Meaning, doc: str) -> None:
         self.__name__ = name
+        self.__qualname__ = name
         self.__doc__ = doc
         self.meaning = meaning
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         name = self.__name__
-        hint = f"; on the host use numpy or math.{name}" if hasattr(math, name) else ""
+        hint = f"; on the host use math.{name} or numpy" if hasattr(math, name) else ""
         raise TypeError(f"tack.{name} works only inside a kernel or a device function{hint}")
 
     def __repr__(self) -> str:
         return f"<tack intrinsic {self.__name__}>"
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """How a call is lowered. `form` is "builtin" (`name` is an IR builtin), "atomic" (`name` is its operation), "library" (`name` is a device
-    function of `tack.math`) or a form with a lowering of its own: pow int float bool len range ndrange print local."""
+_SUMMARIES = """
+sqrt(x): square root, correctly rounded.
+sin(x): sine of an angle in radians.
+cos(x): cosine of an angle in radians.
+tan(x): tangent of an angle in radians.
+asin(x): arc sine.
+acos(x): arc cosine.
+atan(x): arc tangent.
+atan2(y, x): angle of the point (x, y) from the positive x axis.
+sinh(x): hyperbolic sine.
+cosh(x): hyperbolic cosine.
+tanh(x): hyperbolic tangent.
+exp(x): e to the power of x.
+exp2(x): 2 to the power of x.
+expm1(x): exp(x) - 1, without loss near zero.
+log(x): natural logarithm.
+log2(x): logarithm to base 2.
+log10(x): logarithm to base 10.
+log1p(x): log(1 + x), without loss near zero.
+pow(x, y): the operator ``x ** y``.
+floor(x): largest whole number not above x, as a float.
+ceil(x): smallest whole number not below x, as a float.
+trunc(x): x without its fraction, as a float.
+round(x): nearest whole number, half to even, as a float.
+abs(x): absolute value, of the type of x.
+fabs(x): absolute value, as a float.
+min(x, y, ...): smallest argument; of a number and a NaN, the number.
+max(x, y, ...): largest argument; of a number and a NaN, the number.
+copysign(x, y): magnitude of x with the sign of y.
+fma(x, y, z): x * y + z, rounded once.
+isnan(x): 1 if x is NaN, else 0.
+isinf(x): 1 if x is infinite, else 0.
+isfinite(x): 1 if x is neither infinite nor NaN, else 0.
+popcount(x): how many bits of an integer are set, as i32.
+clz(x): zero bits above the highest set bit of an integer, as i32; its width for zero.
+ctz(x): zero bits below the lowest set bit of an integer, as i32; its width for zero.
+atomic_add(array, index, value): add to an element.
+atomic_sub(array, index, value): subtract from an element.
+atomic_min(array, index, value): lower an element to a value.
+atomic_max(array, index, value): raise an element to a value.
+atomic_and(array, index, value): "and" the bits of an element.
+atomic_or(array, index, value): "or" the bits of an element.
+atomic_xor(array, index, value): "xor" the bits of an element.
+atomic_exchange(array, index, value): replace an element.
+atomic_cas(array, index, expected, desired): replace an element if it equals `expected`.
+local(shape, dtype): an array private to one iteration, its contents undefined at first.
+ndrange(d0, ...): the index space of a parallel loop, last index fastest.
+"""
 
-    form: str
-    name: str
+_HOST = """
+Raises
+------
+TypeError
+    When it is called on the host; in a kernel, with its position, for a wrong count or kind of arguments.
+"""
+_SCALAR = """
+Works inside kernels and device functions, where `math`, `numpy` and bare spellings mean the same.
 
+Parameters
+----------
+x, y, ... : numbers
+    Floating builtins convert integers to f32, or to f64 beside an f64.
 
-_DOCS = {
-    "sqrt": "Square root, correctly rounded.", "sin": "Sine of an angle in radians.", "cos": "Cosine of an angle in radians.",
-    "tan": "Tangent of an angle in radians.", "asin": "Arc sine.", "acos": "Arc cosine.", "atan": "Arc tangent.",
-    "atan2": "Angle of the point (second, first) from the positive x axis.", "sinh": "Hyperbolic sine.",
-    "cosh": "Hyperbolic cosine.", "tanh": "Hyperbolic tangent.", "exp": "e to the power of the argument.",
-    "exp2": "2 to the power of the argument.", "expm1": "exp(x) - 1 without loss near zero.", "log": "Natural logarithm.",
-    "log2": "Logarithm to base 2.", "log10": "Logarithm to base 10.", "log1p": "log(1 + x) without loss near zero.",
-    "floor": "Largest whole number not above the argument, as a float.",
-    "ceil": "Smallest whole number not below the argument, as a float.",
-    "trunc": "The argument without its fraction, as a float.", "round": "Nearest whole number, half to even, as a float.",
-    "fabs": "Absolute value of a float.", "copysign": "Magnitude of the first argument with the sign of the second.",
-    "fma": "a * b + c, rounded once.", "abs": "Absolute value, of the argument's type.",
-    "min": "Smallest argument; of a NaN and a number, the number.", "max": "Largest argument; of a NaN and a number, the number.",
-    "isnan": "1 if the argument is NaN, else 0.", "isinf": "1 if the argument is infinite, else 0.",
-    "isfinite": "1 if the argument is neither infinite nor NaN, else 0.", "popcount": "How many bits of an integer are set, as i32.",
-    "clz": "Zero bits above the highest set bit of an integer; its width for zero.",
-    "ctz": "Zero bits below the lowest set bit of an integer; its width for zero.",
-}  # fmt: skip
+Returns
+-------
+A number of the type that rule TYPE-5 gives.
+"""
+_ATOMIC = """
+Indivisible, relaxed, at the scope of the device (rules ATOM-*).
 
-_ATOMIC_DOC = """Atomically {verb} an array element; returns the old value.
+Parameters
+----------
+array : array
+index : integer or tuple of integers
+    One flat index, or an index for each dimension.
+value, expected, desired : numbers
+    Each converts once to the element type.
 
-    Parameters
-    ----------
-    array
-        The array.
-    index
-        One flat index, or a tuple with an index for each dimension.
-    {values}
+Returns
+-------
+The old value of the element.
+"""
+_LOCAL = """
+Parameters
+----------
+shape : integer or tuple of integers
+    Constant extents.
+dtype : Tack dtype
 
-    Raises
-    ------
-    TypeError
-        On the host, and for an element type that the operation or the device does not have.
-    """
+Examples
+--------
+``window = tack.local((3, 3), tack.f32)`` in the body of a loop or of a device function.
+"""
+_NDRANGE = """
+Parameters
+----------
+d0, ... : integers or pairs
+    Sizes, or ``(start, end)`` pairs; host expressions. An extent that is not positive makes the space empty.
 
-_ATOMIC_VERBS = {
-    "add": "add to", "sub": "subtract from", "min": "lower", "max": "raise", "and": "and bits into",
-    "or": "or bits into", "xor": "xor bits into", "exchange": "replace", "cas": "replace, if it equals `expected`,",
-}  # fmt: skip
-
-
-def _signature_doc(name: str, text: str) -> str:
-    least, most = BUILTINS[name].arity
-    arguments = ", ".join("xyz"[:least]) + (", ..." if most is None else "")
-    return (
-        f"{name}({arguments}): {text}\n\n    Works inside kernels and device functions; its result type follows rule TYPE-5.\n\n"
-        f"    Raises\n    ------\n    TypeError\n        When called on the host.\n"
-    )
+Examples
+--------
+``for i, j in tack.ndrange(a.shape[0], (1, n)):`` directly in the body of a kernel.
+"""
 
 
 def _public() -> dict[str, Intrinsic]:
-    table = {name: Intrinsic(name, Meaning("builtin", name), _signature_doc(name, _DOCS[name])) for name in BUILTINS}
-    power = "pow(x, y): the operator `x ** y`.\n\n    Raises\n    ------\n    TypeError\n        When called on the host.\n"
-    table["pow"] = Intrinsic("pow", Meaning("pow", "pow"), power)
-    for op in ATOMICS:
-        values = "expected, desired\n        The values to compare with and to store." if op == "cas" else "value\n        The operand."
-        doc = _ATOMIC_DOC.format(verb=_ATOMIC_VERBS[op], values=values)
-        table[f"atomic_{op}"] = Intrinsic(f"atomic_{op}", Meaning("atomic", op), doc)
-    table["local"] = Intrinsic(
-        "local",
-        Meaning("local", "local"),
-        "local(shape, dtype): an array private to one iteration, contents undefined.\n\n    Parameters\n    ----------\n    shape\n"
-        "        Constant extents: one integer, or a tuple.\n    dtype\n        A Tack dtype.\n\n"
-        "    Raises\n    ------\n    TypeError\n        When called on the host.\n",
-    )
-    table["ndrange"] = Intrinsic(
-        "ndrange",
-        Meaning("ndrange", "ndrange"),
-        "ndrange(d0, ...): the index space of a parallel loop, last index fastest.\n\n    Parameters\n    ----------\n    d0, ...\n"
-        "        Sizes, or ``(start, end)`` pairs.\n\n    Raises\n    ------\n    TypeError\n        When called on the host.\n",
-    )
+    table: dict[str, Intrinsic] = {}
+    for line in _SUMMARIES.strip().splitlines():
+        name = line[: line.index("(")]
+        operation = name.removeprefix("atomic_")
+        if name in BUILTINS:
+            form, details = "builtin", _SCALAR
+        elif operation in ATOMICS and operation != name:
+            form, details = "atomic", _ATOMIC
+        else:
+            form, details = name, {"pow": _SCALAR, "local": _LOCAL, "ndrange": _NDRANGE}[name]
+        table[name] = Intrinsic(name, Meaning(form, operation), f"{line}\n{details}{_HOST}")
     return table
 
 
@@ -122,18 +172,19 @@ PUBLIC: dict[str, Intrinsic] = _public()
 """The markers that `tack` exports, by name."""
 
 LATER = frozenset(
-    "vec mat vec2 vec3 vec4 mat2 mat3 mat4 dot cross length distance normalize reflect outer transpose trace determinant inverse identity any all "
-    "select shared barrier thread_id block_sum block_min block_max texture3d data_oriented checked".split()
+    (
+        "vec mat vec2 vec3 vec4 mat2 mat3 mat4 dot cross length distance normalize reflect outer transpose trace "
+        "determinant inverse identity any all select shared barrier thread_id block_sum block_min block_max texture3d "
+        "data_oriented checked"
+    ).split()
 )
 """Names of `tack` that come with later versions."""
 
-_NUMPY_SPELLINGS = {
-    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
-}  # fmt: skip
-_NUMPY_MORE = {
-    "absolute": "abs", "rint": "round", "around": "round", "fmin": "min", "fmax": "max", "minimum": "min", "maximum": "max",
-    "amin": "min", "amax": "max", "bitwise_count": "popcount",
-}  # fmt: skip
+_NUMPY_SPELLINGS = (
+    "arcsin:asin arccos:acos arctan:atan arctan2:atan2 absolute:abs rint:round around:round fmin:min fmax:max "
+    "minimum:min maximum:max bitwise_count:popcount"
+)
+_ANGLES = "radians:radians deg2rad:radians degrees:degrees rad2deg:degrees"
 
 
 def _meanings() -> dict[int, tuple[Any, Meaning]]:
@@ -146,21 +197,19 @@ def _meanings() -> dict[int, tuple[Any, Meaning]]:
             found[id(value)] = (value, meaning)
 
     for name, marker in PUBLIC.items():
-        if marker.meaning.form not in ("builtin", "pow"):
-            continue
-        for namespace in (math, builtins, np):
-            add(namespace, name, marker.meaning)
-        if name in _NUMPY_SPELLINGS:
-            add(np, _NUMPY_SPELLINGS[name], marker.meaning)
-    for spelling, name in _NUMPY_MORE.items():
+        if marker.meaning.form in ("builtin", "pow"):
+            for namespace in (math, builtins, np):
+                add(namespace, name, marker.meaning)
+    for pair in _NUMPY_SPELLINGS.split():
+        spelling, name = pair.split(":")
         add(np, spelling, Meaning("builtin", name))
     add(np, "power", Meaning("pow", "pow"))
     for name in ("int", "float", "bool", "len", "range", "print"):
         add(builtins, name, Meaning(name, name))
-    for name, spellings in (("radians", ("radians", "deg2rad")), ("degrees", ("degrees", "rad2deg"))):
-        for spelling in spellings:
-            add(math, spelling, Meaning("library", name))
-            add(np, spelling, Meaning("library", name))
+    for pair in _ANGLES.split():
+        spelling, name = pair.split(":")
+        for namespace in (math, np):
+            add(namespace, spelling, Meaning("library", name))
     return found
 
 

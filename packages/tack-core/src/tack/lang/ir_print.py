@@ -10,8 +10,8 @@ from tack.lang.ir import (
     IRAssert,
     IRAssign,
     IRAtomic,
-    IRBinOp,
     IRBind,
+    IRBinOp,
     IRBoolOp,
     IRBreak,
     IRBuiltin,
@@ -146,7 +146,11 @@ def expr_text(node: IRExpr) -> str:
 def _expr(node: IRExpr) -> str:
     match node:
         case IRConst():
-            return repr(node.value) if node.pinned is None or node.dtype is not None else f"{node.value!r}:{node.pinned.name}"
+            return (
+                repr(node.value)
+                if node.pinned is None or node.dtype is not None
+                else f"{node.value!r}:{node.pinned.name}"
+            )
         case IRVar() | IRArrayRef():
             return node.name if isinstance(node, IRVar) else f"&{node.name}"
         case IRArrayAttr():

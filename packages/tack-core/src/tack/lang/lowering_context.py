@@ -22,8 +22,8 @@ EFFECT_HINT = "statements outside the parallel loops may be evaluated any number
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """An untyped template. `captures` are those of the function and of every device function it reaches; the other fields
-    say what a caller has to know: which parameters are arrays, how many results there are, whether anything is printed."""
+    """An untyped template. `captures` are those of the function and of every device function that it reaches; the other
+    fields are what a caller has to know: which parameters are arrays, how many results there are, whether it prints."""
 
     ir: IRKernel | IRFunction
     captures: tuple[Capture, ...]
@@ -129,7 +129,7 @@ class Context:
         return self.bindings[name]
 
     def array_kind(self, symbol: str) -> str | None:
-        """"param", "local_array" or "table" if the symbol may be an array, else None."""
+        """What a symbol that may be an array is: "param", "local_array" or "table"; None for a scalar."""
         kind = self.symbols[symbol].kind
         if kind == "param":
             return "param"
@@ -146,7 +146,12 @@ class Context:
                 return None
             value = self.scope.resolve(node.id)
             if value is MISSING:
-                self.fail(NameError, f"name `{node.id}` is not defined", node, "define it before the first call, or pass it as an argument")
+                self.fail(
+                    NameError,
+                    f"name `{node.id}` is not defined",
+                    node,
+                    "define it before the first call, or pass it as an argument",
+                )
             return Captured(node.id, value)
         if not isinstance(node, ast.Attribute):
             return None
@@ -168,7 +173,9 @@ class Context:
         value = self.scope.attribute(base.value, node.attr)
         if value is MISSING:
             if _is_tack(base.value) and node.attr in LATER:
-                self.unsupported(f"`{spelling}` is not in this version of Tack", node, "this version has scalars and arrays")
+                self.unsupported(
+                    f"`{spelling}` is not in this version of Tack", node, "this version has scalars and arrays"
+                )
             self.fail(NameError, f"module `{base.spelling}` has no `{node.attr}`", node)
         return Captured(spelling, value)
 
@@ -191,7 +198,12 @@ class Context:
     def note_store(self, symbol: str, node: ast.AST, what: str) -> None:
         if symbol in self.tables:
             name = self.symbols[symbol].source_name
-            self.fail(TypeError, f"`{name}` is a captured tuple, which cannot be changed", node, "pass an array as an argument")
+            self.fail(
+                TypeError,
+                f"`{name}` is a captured tuple, which cannot be changed",
+                node,
+                "pass an array as an argument",
+            )
         if self.outside:
             self.unsupported(f"{what} outside the parallel loops is not supported", node, EFFECT_HINT)
         if self.symbols[symbol].kind == "param":

@@ -67,7 +67,7 @@ class _Same:
 
 
 def value_key(value: Any) -> Any:
-    """A hashable key: numbers by type and exact bits, so that 1, 1.0, True, 0.0, -0.0 and NaN differ; others by identity."""
+    """A hashable key: numbers by type and exact bits (1, 1.0, True, 0.0, -0.0, NaN differ); others by identity."""
     if isinstance(value, (Constant, Scalar)):
         return (type(value), value.dtype, value_key(value.value))
     if isinstance(value, tuple):
@@ -96,7 +96,7 @@ class Capture:
         return value_key(self.current())
 
     def refreshed(self) -> Capture:
-        """This capture with the object that the name holds now, whose key is the same."""
+        """A copy with the object that the name holds now, whose key is the same."""
         return replace(self, value=self.current())
 
     def is_current(self) -> bool:

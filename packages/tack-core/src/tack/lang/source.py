@@ -1,8 +1,8 @@
 """Finding the source of a decorated function: its text, its syntax tree and the positions in it (rules SRC-*)."""
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import functools
 import io
@@ -17,10 +17,13 @@ from tack.lang.diagnostics import Loc, SourceText, SourceUnavailableError, Unsup
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
-_FUTURE_FLAGS = functools.reduce(lambda a, b: a | b, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names))
+_FUTURE_FLAGS = functools.reduce(
+    lambda a, b: a | b, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names)
+)
 _ADVICE = (
-    "Tack reads a kernel again from its source. Put it in a file or a notebook cell, or register the text before running it: "
-    "linecache.cache[filename] = (len(text), None, text.splitlines(True), filename), with the filename given to compile()."
+    "Tack reads a kernel again from its source: put it in a file or a notebook cell, or register the text, "
+    "`linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)`, and run "
+    "`exec(compile(text, filename, 'exec'))`"
 )
 
 
@@ -79,7 +82,8 @@ def read_source(fn: Callable[..., Any], what: str) -> FunctionSource:
     code = fn.__code__
     if code.co_name == "<lambda>":
         raise UnsupportedSyntaxError(
-            f"{code.co_filename}:{code.co_firstlineno}: a lambda cannot be a {what}; write `def name(...): ...` and decorate it"
+            f"{code.co_filename}:{code.co_firstlineno}: a lambda cannot be a {what}; "
+            "write `def name(...): ...` and decorate it"
         )
     for text in _texts(fn):
         found = _find(text, code)
@@ -93,7 +97,7 @@ def read_source(fn: Callable[..., Any], what: str) -> FunctionSource:
 
 
 def _texts(fn: types.FunctionType) -> Iterator[str]:
-    """The texts that may hold the function: what linecache knows of its file, else the command line of ``python -c``."""
+    """The texts that may hold the function: what linecache knows of its file, the command of ``python -c``."""
     code = fn.__code__
     linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename, fn.__globals__)

@@ -66,8 +66,8 @@ def validate(source: FunctionSource, chain: Sequence[Loc] = ()) -> None:
     Raises
     ------
     UnsupportedSyntaxError
-        At the first construct that is not; the message says what to write instead. `chain` lists the call sites that led to a
-        device function, outermost first.
+        At the first construct that is not; the message says what to write instead. `chain` lists the call sites that led
+        to a device function, outermost first.
     """
     _Validator(source, chain).function()
 
@@ -88,7 +88,9 @@ class _Validator:
         if isinstance(tree, ast.AsyncFunctionDef):
             self.reject(tree, "`async def`", "write `def`")
         if getattr(tree, "type_params", None):
-            self.reject(tree, "a type parameter", "Tack types every call from its arguments; leave the type parameters out")
+            self.reject(
+                tree, "a type parameter", "Tack types every call from its arguments; leave the type parameters out"
+            )
         starred = tree.args.vararg or tree.args.kwarg
         if starred is not None:
             self.reject(starred, "a starred parameter", "name every parameter")
@@ -136,7 +138,9 @@ class _Validator:
             case ast.Assert():
                 self.value(node.test)
                 if node.msg is not None and not _is_string(node.msg):
-                    self.reject(node.msg, "a message of `assert` that is not a string literal", "write a string literal")
+                    self.reject(
+                        node.msg, "a message of `assert` that is not a string literal", "write a string literal"
+                    )
             case _:
                 self.reject(node, f"`{kind}`", "see the language contract for the statements that there are")
 
@@ -162,9 +166,17 @@ class _Validator:
         targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
         for target in targets:
             if not isinstance(target, ast.Name):
-                self.reject(target, "a loop variable that is not a plain name", "name the loop variable, then assign in the body")
+                self.reject(
+                    target,
+                    "a loop variable that is not a plain name",
+                    "name the loop variable, then assign in the body",
+                )
         if not isinstance(node.iter, ast.Call):
-            self.reject(node.iter, "a loop over anything but `range` or `tack.ndrange`", "loop over `range(...)` and index in the body")
+            self.reject(
+                node.iter,
+                "a loop over anything but `range` or `tack.ndrange`",
+                "loop over `range(...)` and index in the body",
+            )
         self.value(node.iter)
         self.block(node.body)
 
@@ -182,11 +194,17 @@ class _Validator:
                 for item in node.elts:
                     self.target(item, inner=True)
             case ast.Attribute():
-                self.reject(node, "an assignment to an attribute", "components are not in this version; assign names and array elements")
+                self.reject(
+                    node,
+                    "an assignment to an attribute",
+                    "components are not in this version; assign names and array elements",
+                )
             case ast.Starred():
                 self.reject(node, *_REJECTED_EXPRESSIONS["Starred"])
             case _:
-                self.reject(node, "this assignment target", "assign names and array elements; unpack one level of tuple only")
+                self.reject(
+                    node, "this assignment target", "assign names and array elements; unpack one level of tuple only"
+                )
 
     # ------------------------------------------------------------------------------------------------ expressions
 
