@@ -208,7 +208,7 @@ class Typer:
             return (name,)
         if name in ("min", "max"):
             return (join(*types),)
-        return (types[0] if name == "abs" else "i32",)  # int() and the bit counts give i32
+        return (types[0] if name in ("abs", "pow") else "i32",)  # int() and the bit counts give i32
 
 
 def called_name(node: ast.Call) -> str:
@@ -255,7 +255,7 @@ class Rewriter(ast.NodeTransformer):
             return helper(f"wrap_{'i32' if name == 'int' else name}", *node.args)
         if name == "abs":
             return helper(f"wrap_{types[0]}", node)
-        return helper(f"{name}_{types[0]}", *node.args) if name in COUNTS else node
+        return helper(f"{name}_{types[0]}", *node.args) if name in (*COUNTS, "pow") else node
 
     def visit_For(self, node: ast.For) -> ast.For:
         self.generic_visit(node)
