@@ -65,7 +65,7 @@ def text(tree: ir.IRKernel, disjoint: bool = False) -> str:
 def user_lines(source: str) -> list[str]:
     """The instructions that a body function has because the user wrote them: not the counter's increment."""
     body = source.split("@body.0(", 1)[1].split("\n}", 1)[0].splitlines()
-    return [line for line in body if not re.match(r"\s+%(flat|position)\.next = ", line)]
+    return [line for line in body if not re.match(r"\s+%at\.\d+\.next = ", line)]
 
 
 def pairwise(op: str, dtype: DType) -> ir.IRKernel:

@@ -10,6 +10,7 @@ and one ``i32 tack_launch(block)``: evaluates the bounds of all loops, then runs
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from tack.codegen.llvm_bounds import BoundsEmitter
@@ -26,6 +27,17 @@ PARALLEL_FOR_SYMBOL: Final = "tack_parallel_for"
 # Below this much work (units of work_estimate, some microseconds) a second thread costs more than it brings.
 _WORTH_SHARING: Final = 100_000
 _RANGE_WORDS: Final = 3  # start, step, count
+
+
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """A parallel loop while its iterations are written: what each starts from, and the ends of the run."""
+
+    loop: ir.IRParallelFor
+    entering: list[tuple[str, Value]]
+    assigned: set[str]
+    first: list[str]
+    last: list[str]
 
 
 class LaunchEmitter(BoundsEmitter, StatementEmitter):
@@ -67,18 +79,15 @@ class LaunchEmitter(BoundsEmitter, StatementEmitter):
         formals += ["i64 %begin", "i64 %end"]
         formals += [f"i64 %{name}.{axis}" for axis in range(len(loop.ranges)) for name in ("start", "step", "count")]
         self._block(prelude)
-        entering = self._values_before(loop)
-        if len(loop.ranges) == 1:
-            self._flat_loop(loop, entering)
-        else:
-            self._row_loops(loop, entering)
+        rank, assigned = len(loop.ranges), _assigned(loop.body)
+        # An iteration starts from what the locals that it assigns held before the loop.
+        entering = [(name, self._read(name)) for name in sorted(assigned.difference(loop.vars))]
+        first, last = self._positions(rank, "%begin"), self._positions(rank, self.f.emit("sub i64 %end, 1"))
+        self._level(_Nest(loop, entering, assigned, first, last), 0, "true", "true")
+        self.f.close("ret void")
         # noinline: a promise on a parameter does not survive inlining as well, and the unpacking stays out of the way.
         header = f"define internal void @body.{number}({', '.join(formals)}) noinline nounwind"
         self.module.functions.append(self.f.text(header))
-
-    def _values_before(self, loop: ir.IRParallelFor) -> list[tuple[str, Value]]:
-        """What the locals that an iteration assigns hold before it: each iteration starts from that."""
-        return [(name, self._read(name)) for name in sorted(_assigned(loop.body).difference(loop.vars))]
 
     def _iteration(self, loop: ir.IRParallelFor, entering: list[tuple[str, Value]], latch: str) -> None:
         for name, value in entering:
@@ -95,72 +104,44 @@ class LaunchEmitter(BoundsEmitter, StatementEmitter):
         step = "1" if _is_literal(bounds.step, 1) else f"%step.{axis}"
         self._write(loop.vars[axis], Value(self._affine(start, position, step), i64))
 
-    def _flat_loop(self, loop: ir.IRParallelFor, entering: list[tuple[str, Value]]) -> None:
-        """One dimension. The caller never asks for an empty run, so the test stands at the end."""
-        before = self.f.block
-        self.f.br("iteration")
-        self.f.open("iteration")
-        self.f.do(f"%flat = phi i64 [ %begin, %{before} ], [ %flat.next, %next ]")
-        self._loop_value(loop, 0, "%flat")
-        self._iteration(loop, entering, "next")
-        self.f.open("next")
-        self.f.do("%flat.next = add nuw nsw i64 %flat, 1")
-        self.f.cond_br(self.f.emit("icmp slt i64 %flat.next, %end"), "iteration", "done")
-        self.f.open("done")
-        self.f.close("ret void")
+    def _level(self, nest: _Nest, axis: int, first_row: str, last_row: str) -> None:
+        """The loop along one dimension, as a proper nest: what depends on outer indices only stays outside.
 
-    def _row_loops(self, loop: ir.IRParallelFor, entering: list[tuple[str, Value]]) -> None:
-        """Several dimensions: rows of the last one, outer indices carried on from row to row without division."""
-        emit, do, last = self.f.emit, self.f.do, len(loop.ranges) - 1
-        first = self._decompose(len(loop.ranges))
-        before = self.f.block
-        self.f.br("row")
-        self.f.open("row")
-        do(f"%flat = phi i64 [ %begin, %{before} ], [ %flat.next, %row.next ]")
-        do(f"%column = phi i64 [ {first[last]}, %{before} ], [ 0, %row.next ]")
-        for axis in range(last):
-            do(f"%at.{axis} = phi i64 [ {first[axis]}, %{before} ], [ %at.{axis}.next, %row.next ]")
-        for axis in range(last):
-            self._loop_value(loop, axis, f"%at.{axis}")
-        left, room = emit("sub i64 %end, %flat"), emit(f"sub i64 %count.{last}, %column")
-        length = emit(f"select i1 {emit(f'icmp ult i64 {left}, {room}')}, i64 {left}, i64 {room}")
-        row_end = emit(f"add nuw nsw i64 %column, {length}")
-        outer = [(loop.vars[axis], self._read(loop.vars[axis])) for axis in range(last)]
-        self.f.br("iteration")
-        self.f.open("iteration")
-        do("%position = phi i64 [ %column, %row ], [ %position.next, %next ]")
-        self._loop_value(loop, last, "%position")
-        self._iteration(loop, entering + outer, "next")
-        self.f.open("next")
-        do("%position.next = add nuw nsw i64 %position, 1")
-        self.f.cond_br(emit(f"icmp slt i64 %position.next, {row_end}"), "iteration", "row.next")
-        self.f.open("row.next")
-        do(f"%flat.next = add nuw nsw i64 %flat, {length}")
-        self._carry(last)
-        self.f.cond_br(emit("icmp slt i64 %flat.next, %end"), "row", "done")
-        self.f.open("done")
-        self.f.close("ret void")
+        `first_row` and `last_row` say whether the outer indices are those of the first and of the last iteration: a
+        chunk begins and ends anywhere. No run is empty, so each loop tests at its end.
+        """
+        emit, do = self.f.emit, self.f.do
+        low = emit(f"select i1 {first_row}, i64 {nest.first[axis]}, i64 0")
+        high = emit(f"select i1 {last_row}, i64 {nest.last[axis]}, i64 {emit(f'sub i64 %count.{axis}, 1')}")
+        stop = emit(f"add i64 {high}, 1")
+        head, latch, done, at, before = f"along.{axis}", f"next.{axis}", f"done.{axis}", f"%at.{axis}", self.f.block
+        self.f.br(head)
+        self.f.open(head)
+        do(f"{at} = phi i64 [ {low}, %{before} ], [ {at}.next, %{latch} ]")
+        self._loop_value(nest.loop, axis, at)
+        if axis == len(nest.loop.ranges) - 1:
+            self._iteration(nest.loop, nest.entering, latch)
+        else:
+            name = nest.loop.vars[axis]
+            if name in nest.assigned:
+                nest.entering.append((name, self._read(name)))
+            starts = emit(f"icmp eq i64 {at}, {nest.first[axis]}")
+            ends = emit(f"icmp eq i64 {at}, {nest.last[axis]}")
+            self._level(nest, axis + 1, emit(f"and i1 {first_row}, {starts}"), emit(f"and i1 {last_row}, {ends}"))
+            self.f.br(latch)
+        self.f.open(latch)
+        do(f"{at}.next = add nuw nsw i64 {at}, 1")
+        self.f.cond_br(emit(f"icmp eq i64 {at}.next, {stop}"), done, head)
+        self.f.open(done)
 
-    def _decompose(self, rank: int) -> list[str]:
-        """The position of iteration `begin` along each dimension."""
-        positions, rest = [""] * rank, "%begin"
+    def _positions(self, rank: int, flat: str) -> list[str]:
+        """The position of an iteration along each dimension, the last one fastest."""
+        positions, rest = [""] * rank, flat
         for axis in range(rank - 1, 0, -1):
             positions[axis] = self.f.emit(f"urem i64 {rest}, %count.{axis}")
             rest = self.f.emit(f"udiv i64 {rest}, %count.{axis}")
         positions[0] = rest
         return positions
-
-    def _carry(self, last: int) -> None:
-        """Add one to the outer positions, as an odometer does."""
-        carry = "1"
-        for axis in range(last - 1, -1, -1):
-            if axis == 0:
-                self.f.do(f"%at.0.next = add i64 %at.0, {carry}")
-                return
-            moved = self.f.emit(f"add i64 %at.{axis}, {carry}")
-            full = self.f.emit(f"icmp eq i64 {moved}, %count.{axis}")
-            self.f.do(f"%at.{axis}.next = select i1 {full}, i64 0, i64 {moved}")
-            carry = self.f.emit(f"zext i1 {full} to i64")
 
     def _chunk_function(self, number: int, loop: ir.IRParallelFor) -> None:
         """The pool's entry: context word 0 is the argument block, then start, step and count of each range."""
