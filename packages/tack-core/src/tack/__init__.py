@@ -1,5 +1,6 @@
 """Tack: a Python-first kernel language with one answer per defined program, on every device."""
 
+from tack import math
 from tack.lang.array import Array
 from tack.lang.constant import Constant, constant
 from tack.lang.diagnostics import SourceUnavailableError, UnsupportedSyntaxError
@@ -138,6 +139,7 @@ __all__ = [
     "log1p",
     "log2",
     "log10",
+    "math",
     "max",
     "min",
     "ndrange",
