@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from tack.lang.source import FunctionSource, read_source
 
@@ -39,7 +39,7 @@ class Func:
         self._lowered = fresh = lower_function(self.source)
         return fresh
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"device function `{self.source.name}` works only inside a kernel or another device function")
 
     def __repr__(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class Intrinsic:
         self.__doc__ = doc
         self.meaning = meaning
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = self.__name__
         hint = f"; on the host use math.{name} or numpy" if hasattr(math, name) else ""
         raise TypeError(f"tack.{name} works only inside a kernel or a device function{hint}")

@@ -66,8 +66,8 @@ def validate(source: FunctionSource, chain: Sequence[Loc] = ()) -> None:
     Raises
     ------
     UnsupportedSyntaxError
-        At the first construct that is not; the message says what to write instead. `chain` lists the call sites that led
-        to a device function, outermost first.
+        At the first construct that is not; the message says what to write instead. `chain` lists the call sites
+        that led to a device function, outermost first.
     """
     _Validator(source, chain).function()
 
