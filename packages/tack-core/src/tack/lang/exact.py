@@ -18,11 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from ctypes import c_float
-from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tack.lang.types import DType, f32, int_to_float
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 Number = int | float
 
@@ -39,11 +42,12 @@ def round_to(dtype: DType, value: float) -> float:
 def round_fraction(dtype: DType, value: Fraction) -> float:
     """A rational number rounded once to the floating type `dtype`, ties to even; zero gives +0.0."""
     precision, lowest = (_F32_PRECISION, _F32_QUANTUM) if dtype is f32 else (_F64_PRECISION, _F64_QUANTUM)
+    two = type(value)(2)
     magnitude = abs(value)
     exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
-    if magnitude < Fraction(2) ** exponent:
+    if magnitude < two**exponent:
         exponent -= 1  # now 2**exponent <= magnitude < 2**(exponent + 1), unless it is zero
-    quantum = Fraction(2) ** max(exponent - precision + 1, lowest)
+    quantum = two ** max(exponent - precision + 1, lowest)
     rounded = round(magnitude / quantum) * quantum
     try:
         result = round_to(dtype, float(rounded))
@@ -323,6 +327,8 @@ def fma_(dtype: DType, a: float, b: float, c: float) -> float:
     if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
         # Only a * b's class matters here, and no finite product of f64 may become infinite on the way.
         return a * b + c if not (math.isfinite(a) and math.isfinite(b)) else c
+    from fractions import Fraction  # here, since `import tack` reads this file and should stay light
+
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact:
         return round_fraction(dtype, exact)
