@@ -1,6 +1,6 @@
 """Fan-out and join: Tack's thread pool beside gcc's libgomp, in one process, on the same loop bodies.
 
-Run it with ``python benchmarks/thread_pool.py``. Both run with two threads, and take turns at each row, so that load on
+Run it with ``python -m benchmarks.thread_pool``. Both run with two threads, and take turns at each row, so that load on
 the machine falls on both. A figure is the lower quartile of many samples. Without gcc, or where it has no OpenMP, the
 table has one column.
 """
