@@ -233,6 +233,27 @@ def test_every_cast_pair(device, source, target):
     assert ints(store_out) == want
 
 
+def test_chains_of_casts_of_constants(device):
+    """INT-2, LIT-12: a constant that passes through several types wraps at each, as a run-time value does."""
+
+    @tack.kernel
+    def chains(byte, out):
+        for i in range(1):
+            out[0] = tack.i32(tack.i8(tack.u8(200)))
+            out[1] = tack.i64(tack.u8(tack.i8(-1)))
+            out[2] = tack.i64(tack.i32(tack.u32(4294967295)))
+            out[3] = tack.i8(tack.u8(128)) // 3
+            out[4] = tack.i8(tack.u8(200)) + byte[0]
+            out[5] = tack.i8(tack.u8(200)) < 0
+            out[6] = tack.i64(tack.u32(tack.i64(-1)))
+            out[7] = tack.f64(tack.i8(tack.u8(200)))
+            out[8] = byte[0] // tack.i8(tack.u8(128))
+
+    out = np.zeros(9, dtype=np.int64)
+    chains(np.array([1], dtype=np.int8), out)
+    assert ints(out) == [-56, 255, -1, -43, -55, 1, 2**32 - 1, -56, -1]
+
+
 def test_naive_casts_disagree():
     """Negative control for INT-2: saturation, and widening by the destination's signedness."""
 

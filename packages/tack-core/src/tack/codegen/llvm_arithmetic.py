@@ -151,10 +151,11 @@ class ArithmeticEmitter:
 
     def _emit_cast(self, value: Value, target: DType) -> Value:
         source = value.dtype
+        if value.ssa[0] != "%" and source.is_integer and target.is_integer:
+            # Before the test of equal widths: a constant's text holds its value, so its sign must follow its type.
+            return Value(str(target.wrap(int(value.ssa))), target)
         if llvm_type(source) == llvm_type(target):
             return Value(value.ssa, target, value.shape)
-        if value.ssa[0] != "%" and source.is_integer and target.is_integer:
-            return Value(str(target.wrap(int(value.ssa))), target)
         if source.is_float and target.is_float:
             op = "fptrunc" if target is f32 else "fpext"
         elif source.is_float:
