@@ -13,6 +13,7 @@ spelling, a second meaning of a name gets ``name.2``, compiler temporaries start
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -370,10 +371,16 @@ class IRKernel(IRFunction):
 # -------------------------------------------------------------------------------------------------- tree walking
 
 
+@functools.cache
+def _child_fields(cls: type[IRNode | IRRange]) -> tuple[str, ...]:
+    """The fields of a class that may hold nodes, by the text of their annotations: compiling walks trees a lot."""
+    return tuple(f.name for f in fields(cls) if "IR" in str(f.type))
+
+
 def children(node: IRNode | IRRange) -> Iterator[Any]:
     """The IR nodes directly inside `node`, in evaluation order of the fields."""
-    for f in fields(node):
-        value = getattr(node, f.name)
+    for name in _child_fields(type(node)):
+        value = getattr(node, name)
         if isinstance(value, (IRNode, IRRange)):
             yield value
         elif isinstance(value, list):
