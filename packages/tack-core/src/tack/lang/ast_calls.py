@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import NoReturn
 
+from tack.lang import math_functions
 from tack.lang.ast_expressions import ExpressionLowering
 from tack.lang.func import Func
 from tack.lang.intrinsics import Meaning, lookup
@@ -163,9 +164,7 @@ class CallLowering(ExpressionLowering):
         if isinstance(captured.value, Func):
             return captured.value
         assert meaning is not None
-        import tack.math  # written with the decorator, which needs this module
-
-        function = getattr(tack.math, meaning.name)
+        function = getattr(math_functions, meaning.name)
         assert isinstance(function, Func)
         return function
 
