@@ -358,6 +358,23 @@ def test_extrema_and_conditional_arms_promote(device, a, b):
     assert ints(out[2]) == [p[i % 2] for i, p in enumerate(pairs)]
 
 
+def test_shapes_are_i64_and_booleans_are_literals(device):
+    """TYPE-1, TYPE-8: a product of extents does not wrap at 32 bits; True and False are the i32 literals 1 and 0."""
+
+    @tack.kernel
+    def sizes(a, out):
+        for i in range(1):
+            out[0] = a.shape[1] * 2147483647
+            out[1] = len(a) * 2147483647
+            out[2] = a.size * 2147483647
+            out[3] = a.ndim * 2147483647
+            out[4] = (True + True) * 2147483647 + False
+
+    out = np.zeros(5, dtype=np.int64)
+    sizes(np.zeros((3, 4), dtype=np.int8), out)
+    assert ints(out) == [k * 2147483647 for k in (4, 3, 12, 2)] + [wrap(2 * 2147483647, "i32")]
+
+
 # --- shifts (SHIFT-1, SHIFT-2, SHIFT-3) -------------------------------------------------------------------------------
 
 
