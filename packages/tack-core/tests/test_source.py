@@ -72,9 +72,15 @@ def test_functions_of_one_name_on_neighbouring_lines():
     """SRC-4: functions that share a name and a file are told apart by their line."""
     functions = []
     if functions == []:
-        def f(a): a[0] = 1  # noqa: E704
+
+        def f(a):
+            a[0] = 1  # noqa: E704
+
         functions.append(f)
-        def f(a): a[0] = 2  # noqa: E704
+
+        def f(a):
+            a[0] = 2  # noqa: E704
+
         functions.append(f)
     assert [body(read_source(f, "kernel")) for f in functions] == ["a[0] = 1", "a[0] = 2"]
 

@@ -9,6 +9,7 @@ import io
 import linecache
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -113,8 +114,10 @@ def _texts(fn: types.FunctionType) -> Iterator[str]:
 @functools.lru_cache(maxsize=32)
 def _parse(text: str, filename: str, flags: int) -> tuple[ast.Module, types.CodeType, SourceText] | None:
     try:
-        tree = ast.parse(text, filename)
-        compiled = compile(text, filename, "exec", flags=flags, dont_inherit=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python gave its warnings about this text when it compiled it
+            tree = ast.parse(text, filename)
+            compiled = compile(text, filename, "exec", flags=flags, dont_inherit=True)
     except (SyntaxError, ValueError):
         return None
     lines = io.StringIO(text, newline=None).read().split("\n")
