@@ -6,16 +6,19 @@ import array
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
 from tack.lang.host_cast import HostArray, cast_values
+from tack.lang.native_type import native_type
 from tack.lang.types import DType, as_dtype, convert_value
 
 # Bits of `Array._key` beside dtype code and rank << 8.
 READ_ONLY = 1 << 16  # kernels must not store
 MISALIGNED = 1 << 17  # NumPy memory that is not aligned to its elements: no atomics
+DEVICE_SHIFT = 20  # from here on the number of the device, so that arrays of two devices never have one key
+DEVICE_MASK = 0xFF << DEVICE_SHIFT
 
 
 class ArrayMemory(Protocol):
@@ -36,6 +39,8 @@ class ArrayDevice(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def number(self) -> int: ...
     @property
     def backend(self) -> ArrayMemory: ...
     def empty_reduction(self, op: str) -> float: ...
@@ -58,7 +63,23 @@ class _HostBuffer:
         }
 
 
-class Array:
+if TYPE_CHECKING:
+
+    class _ArrayWords:
+        """The words that a launch reads; the addresses stay valid while the array's memory and extents live."""
+
+        _data: int
+        _nbytes: int
+        _key: int
+        _dims: int
+
+    ARRAY_OFFSETS: dict[str, int]
+else:
+    # Plain 64-bit fields, so that the native call entry reads them with single loads.
+    _ArrayWords, ARRAY_OFFSETS = native_type(object, "tack.ArrayWords", ("_data", "_nbytes", "_key", "_dims"))
+
+
+class Array(_ArrayWords):
     """An n-dimensional, C-contiguous array of one dtype in the memory of one device.
 
     Arrays are made by `tack.zeros`, `tack.empty`, `tack.ones`, `tack.full`, `tack.arange`, `tack.asarray`,
@@ -82,16 +103,11 @@ class Array:
     [[0, 0, 0], [0, 0, 7]]
     """
 
-    # The first four are the words that a launch reads; the addresses stay valid while `_owner` and `_extents` live.
     __slots__ = (
         "__weakref__",
-        "_data",
         "_device",
-        "_dims",
         "_dtype",
         "_extents",
-        "_key",
-        "_nbytes",
         "_owner",
         "_shape",
         "_size",
@@ -111,7 +127,7 @@ class Array:
         self._size = math.prod(shape)
         self._data = address
         self._nbytes = self._size * dtype.itemsize
-        self._key = dtype.code | len(shape) << 8 | (READ_ONLY if readonly else 0)
+        self._key = dtype.code | len(shape) << 8 | (READ_ONLY if readonly else 0) | device.number << DEVICE_SHIFT
         self._extents = array.array("q", shape or (1,))  # 0-d: a real address all the same
         self._dims = self._extents.buffer_info()[0]
 

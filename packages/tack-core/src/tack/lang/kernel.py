@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tack.lang.native_type import native_type
 from tack.lang.source import FunctionSource, read_source
 
 
-class Kernel:
+class _Kernel:
     """A kernel: call it with arrays and numbers, positionally or by keyword.
 
     Decoration only parses; the first call validates, lowers, types and compiles for the arguments' types. Later calls of
@@ -29,6 +30,11 @@ class Kernel:
     """
 
     source: FunctionSource
+    # Words of the native entry (runtime/native_call.py): the table it reads, the entry itself (0: `__call__` runs), and
+    # how many calls run without the GIL.
+    _table: int
+    _entry: int
+    _running: int
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.source = read_source(fn, "kernel")
@@ -48,6 +54,13 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<tack kernel {self.source.fn.__qualname__}>"
+
+
+if TYPE_CHECKING:
+    Kernel = _Kernel
+    KERNEL_OFFSETS: dict[str, int]
+else:
+    Kernel, KERNEL_OFFSETS = native_type(_Kernel, "tack.Kernel", ("_table", "_entry", "_running"), vectorcall="_entry")
 
 
 def kernel(fn: Callable[..., Any]) -> Kernel:

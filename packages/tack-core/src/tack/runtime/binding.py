@@ -14,7 +14,9 @@ from tack.lang.source import FunctionSource
 from tack.lang.types import DType, Scalar, convert_value
 from tack.runtime.device import Device
 
-_ACCEPTED = "a tack.Array, a NumPy array, an object with DLPack, an int, a float, a bool or a typed scalar like tack.u8(3)"
+_ACCEPTED = (
+    "a tack.Array, a NumPy array, an object with DLPack, an int, a float, a bool or a typed scalar like tack.u8(3)"
+)
 
 
 class Binder:

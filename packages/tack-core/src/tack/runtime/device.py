@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.util
 import os
 import threading
+from collections import Counter
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
@@ -37,6 +39,7 @@ _REGISTRY = {
     "cpu": _Row("tack.runtime.cpu_backend", "CpuBackend", needs="llvmlite", extra="cpu"),
     "reference": _Row("tack.runtime.reference_backend", "ReferenceBackend"),
 }
+_NUMBERS = {name: i for i, name in enumerate(_REGISTRY, 1)}
 
 _backends: dict[str, Backend] = {}
 _lock = threading.Lock()
@@ -64,6 +67,11 @@ class Device:
         return f"tack.device({self.name!r})"
 
     @property
+    def number(self) -> int:
+        """A small positive number, the same for all devices of this name."""
+        return _NUMBERS[self.name]
+
+    @property
     def backend(self) -> Backend:
         """The backend, made at its first use and shared by all devices of this name."""
         found = _backends.get(self.name)
@@ -79,17 +87,36 @@ class Device:
 
     def __enter__(self) -> Device:
         _entered.set((*_entered.get(), self))
+        _count_open(self, 1)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _entered.set(_entered.get()[:-1])
+        _count_open(self, -1)
 
     # The host path of reductions, handed to arrays, which know only their device.
     empty_reduction = staticmethod(reductions.empty_reduction)
     reduce_numpy = staticmethod(reductions.reduce_numpy)
     exact_sum = staticmethod(reductions.exact_sum)
+
+
+# What the native call entry reads: the number of the device that is current in every thread, or 0 if they may differ.
+current_number = ctypes.c_int64(0)
+_open_blocks: Counter[Device] = Counter()
+
+
+def _count_open(device: Device, change: int) -> None:
+    """Note that a ``with`` block of some thread was entered or left."""
+    with _lock:
+        _open_blocks[device] += change
+        _update_current_number()
+
+
+def _update_current_number() -> None:
+    differs = any(n for device, n in _open_blocks.items() if device != _default)
+    current_number.value = 0 if _default is None or differs else _default.number
 
 
 def _make_backend(name: str) -> Backend:
@@ -176,8 +203,11 @@ def set_default_device(name: str | Device) -> Device:
         As `device` does; the default then stays as it was.
     """
     global _default
-    _default = device(name)
-    return _default
+    chosen = device(name)
+    with _lock:
+        _default = chosen
+        _update_current_number()
+    return chosen
 
 
 def synchronize() -> None:

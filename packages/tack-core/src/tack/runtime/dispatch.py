@@ -14,30 +14,44 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tack.lang.array import MISALIGNED, READ_ONLY, Array
+from tack.codegen.call_entry_ir import (
+    F32_LIMIT,
+    KEY_FLOAT,
+    KEY_FLOAT_WIDE,
+    KEY_INT32,
+    KEY_INT64,
+    KEY_TYPED,
+    KEY_UINT64,
+    MAX_PARAMS,
+    OVERLAP_ANY,
+    OVERLAP_NO,
+    OVERLAP_YES,
+    RESULT_FLOAT,
+    RESULT_NONE,
+    RESULT_SIGNED,
+    RESULT_UNSIGNED,
+)
+from tack.lang.array import DEVICE_MASK, MISALIGNED, READ_ONLY, Array
 from tack.lang.ast_transform import Lowered, lower_kernel
 from tack.lang.diagnostics import fail
 from tack.lang.ir import IRArrayRef, IRAtomic, IRCall, IRFunction, IRKernel, walk
 from tack.lang.ir_verify import verify_untyped
 from tack.lang.names import Capture
 from tack.lang.source_validation import validate
-from tack.lang.types import DType, Scalar
+from tack.lang.types import DType, Scalar, f64, i64
 from tack.runtime.backend import STATUS_OK, VariantOptions
 from tack.runtime.binding import Binder
 from tack.runtime.bounds_errors import explain_status
 from tack.runtime.debug import DEBUG
 from tack.runtime.device import Device, current_device
 from tack.runtime.interop import wrap_argument
+from tack.runtime.native_call import Row, Tables
 from tack.runtime.variant import Variant, build_variant
 
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
 
-# Signature keys of scalars; arrays have Array._key (dtype code | rank << 8 | read-only << 16).
-KEY_INT32, KEY_INT64, KEY_UINT64 = 1 << 32, 2 << 32, 3 << 32
-KEY_FLOAT, KEY_FLOAT_WIDE = 4 << 32, 5 << 32  # WIDE: finite, but infinity in f32
-KEY_TYPED = 6 << 32  # | dtype code
-F32_LIMIT = float(2**128 - 2**103)  # from here on a finite double rounds to infinity in f32
+NATIVE_AFTER = 8  # slow calls of a kernel before the native entry takes over: building it costs a few kernels' time
 MAX_LOWERINGS = 64  # per kernel: older sets of captured values are dropped and compiled again if they return
 
 _pack_double = struct.Struct("<d").pack
@@ -112,6 +126,8 @@ class KernelState:
         validate(kernel.source)
         self.binder = Binder(kernel.source)
         self.count = len(self.binder.names)
+        self._slow_calls = 0
+        self._tables: Tables | None = None
         self.lowerings: list[Lowering] = [self._lower()]
 
     def _lower(self) -> Lowering:
@@ -135,7 +151,9 @@ class KernelState:
                     self.lowerings = [known, *(x for x in self.lowerings if x is not known)]
                     return known
             fresh = self._lower()
-            self.lowerings = [fresh, *self.lowerings[: MAX_LOWERINGS - 1]]
+            # Native calls without the GIL may be running code of any lowering: none is dropped meanwhile.
+            keep = len(self.lowerings) if self.kernel._running else MAX_LOWERINGS - 1
+            self.lowerings = [fresh, *self.lowerings[:keep]]
             return fresh
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Lowering, BoundCall]:
@@ -148,7 +166,7 @@ class KernelState:
         return lowering, BoundCall(self, args)
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Launch the kernel; returns its trailing result, or None."""
+        """Launch the kernel; returns its trailing result, or None. This is the slow path of the native entry."""
         lowering, call = self.bind(args, kwargs)
         variant = self._variant(lowering, call)
         words = call.words
@@ -157,7 +175,33 @@ class KernelState:
         status = variant.executable.launch(ctypes.addressof(block))
         if status != STATUS_OK:
             explain_status(status, lowering.ir, call.values)
+        self._slow_calls += 1
+        if self._slow_calls >= NATIVE_AFTER and not kwargs and len(args) == self.count:
+            self._publish(lowering, call, variant, args)
         return None if variant.result is None else variant.decode(block[len(words) - 1])
+
+    def _publish(self, lowering: Lowering, call: BoundCall, variant: Variant, args: tuple[Any, ...]) -> None:
+        """Let the native entry take calls like this one, where it can tell them."""
+        address = variant.executable.address
+        keys = native_keys(lowering, call, args)
+        if address is None or variant.executable.may_print or keys is None or self.count > MAX_PARAMS:
+            return
+        mask = sum(1 << i for i in lowering.written if isinstance(call.values[i], Array))
+        aliasing = mask and "alias_variants" in call.device.backend.capabilities
+        overlap = OVERLAP_ANY if not aliasing else OVERLAP_NO if call.is_disjoint(lowering.written) else OVERLAP_YES
+        row = Row(
+            function=address,
+            release_bytes=variant.release_bytes,
+            written_mask=mask,
+            overlap=overlap,
+            result=result_code(variant.result),
+            device=call.device.number,
+            keys=keys,
+        )
+        with self.kernel._lock:
+            if self._tables is None:
+                self._tables = Tables(self.kernel)
+            self._tables.publish(lowering.captures, row)
 
     def _apply_pins(self, lowering: Lowering, args: tuple[Any, ...]) -> tuple[Any, ...]:
         values = list(args)
@@ -195,6 +239,35 @@ class KernelState:
                 fail(ValueError, text, param.loc, hint="pass a copy: a NumPy copy is aligned")
 
 
+def native_keys(lowering: Lowering, call: BoundCall, args: tuple[Any, ...]) -> tuple[int, ...] | None:
+    """The keys that the native entry finds for these arguments; None if it cannot take such a call."""
+    pins = dict(lowering.pins)
+    keys = list(call.keys)
+    for i, arg in enumerate(args):
+        kind = type(arg)
+        if kind is np.ndarray:
+            if keys[i] & MISALIGNED:
+                return None
+            keys[i] &= ~DEVICE_MASK
+        elif i in pins:
+            if not (pins[i] is i64 and kind is int) and not (pins[i] is f64 and kind is float):
+                return None  # whether the value fits, or must be converted, is for the slow path to say
+            keys[i] = _float_key(arg) if kind is float else KEY_INT32 if -(1 << 31) <= arg < 1 << 31 else KEY_INT64
+        elif kind not in (Array, float, int, bool) or keys[i] == KEY_UINT64:
+            return None
+    return tuple(keys)
+
+
+def result_code(dtype: DType | None) -> int:
+    if dtype is None:
+        return RESULT_NONE
+    return RESULT_FLOAT if dtype.is_float else RESULT_SIGNED if dtype.is_signed else RESULT_UNSIGNED
+
+
+def _float_key(value: float) -> int:
+    return KEY_FLOAT_WIDE if F32_LIMIT <= abs(value) < math.inf else KEY_FLOAT
+
+
 class BoundCall:
     """The arguments of one call as values, keys and words of the argument block."""
 
@@ -212,7 +285,7 @@ class BoundCall:
                 keys.append(arg._key)
                 words += (arg._data, arg._nbytes, arg._dims)
             elif kind is float:
-                keys.append(KEY_FLOAT_WIDE if F32_LIMIT <= abs(arg) < math.inf else KEY_FLOAT)
+                keys.append(_float_key(arg))
                 words += (float_bits(arg), 0, 0)
             elif kind is int or kind is bool:
                 self._add_int(state, i, arg)
@@ -256,7 +329,7 @@ class BoundCall:
         elif isinstance(arg, (np.floating, float)):
             value = float(arg)
             self.values[i] = value
-            self.keys.append(KEY_FLOAT_WIDE if F32_LIMIT <= abs(value) < math.inf else KEY_FLOAT)
+            self.keys.append(_float_key(value))
             self.words += (float_bits(value), 0, 0)
         elif isinstance(arg, int):
             self._add_int(state, i, int(arg))

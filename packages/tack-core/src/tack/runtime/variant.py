@@ -6,13 +6,17 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from tack.lang.ir import IRKernel
+from tack.codegen.work_estimate import work
+from tack.lang.ir import IRFor, IRKernel, IRParallelFor, IRPrint, IRVar, IRWhile, walk
 from tack.lang.ir_type_annotate import annotate_types
 from tack.lang.ir_verify import verify_typed
 from tack.lang.type_inference import infer_param_types
 from tack.lang.types import DType
 from tack.runtime.backend import Backend, Executable, VariantOptions
 from tack.runtime.debug import DEBUG
+
+_RELEASE_BYTES = 1 << 16
+_RELEASE_UNITS = 320_000  # bytes x work units an iteration: some 20 microseconds at four bytes an iteration
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,7 @@ class Variant:
 
     executable: Executable
     result: DType | None
+    release_bytes: int
 
     def decode(self, word: int) -> int | float | None:
         """The Python number in the result word of the argument block."""
@@ -42,4 +47,20 @@ def type_kernel(ir: IRKernel, arguments: list[Any]) -> IRKernel:
 def build_variant(ir: IRKernel, arguments: list[Any], backend: Backend, options: VariantOptions) -> Variant:
     """Type and compile `ir` for `arguments`; raises the user's errors with positions, before anything runs."""
     typed = type_kernel(ir, arguments)
-    return Variant(backend.compile(typed, options), typed.results[0] if typed.results else None)
+    result = typed.results[0] if typed.results else None
+    return Variant(backend.compile(typed, options), result, release_bytes(typed))
+
+
+def release_bytes(typed: IRKernel) -> int:
+    """From how many bytes of arguments on a call is worth releasing the GIL; 0: always.
+
+    Releasing costs about 60 ns, so calls of a few microseconds should keep it. Where the work does not follow from the
+    size of the arguments it is always released.
+    """
+    loops = [s for s in typed.body if isinstance(s, IRParallelFor)]
+    bounds = [e for loop in loops for r in loop.ranges for e in (r.start, r.stop, r.step)]
+    unknown = any(isinstance(n, (IRFor, IRWhile, IRPrint)) for loop in loops for n in walk(loop.body))
+    if unknown or any(isinstance(n, IRVar) for bound in bounds for n in walk(bound)):
+        return 0
+    units = sum(work(loop.body, typed.functions) for loop in loops)
+    return min(_RELEASE_BYTES, _RELEASE_UNITS // max(1, units))

@@ -1,0 +1,517 @@
+"""The native call entry as LLVM IR text: one vectorcall function for all kernels and signatures.
+
+It classifies the arguments, checks that captured names still hold what was compiled in, finds the row of this signature in
+the kernel's table, answers whether a written array overlaps another argument, and runs the row's function on an argument
+block. Whatever is unusual goes to Python's slow path (`_slow`), which gives the same answers and explains failures.
+No address of the process is in the text (all are imported symbols), so its object can be cached.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+MAX_PARAMS = 32  # the frame is fixed; kernels with more parameters keep the slow path
+
+# The kernel's table: a header, then rows. All words are i64.
+TABLE_HEADER = ("params", "guards", "guards_address", "rows")
+GUARD_WORDS = 4  # dict (or cell) address, name address (0: a cell), expected object, address of the dict behind it or 0
+ROW_HEADER = ("function", "release_bytes", "written_mask", "overlap", "result", "device")
+OVERLAP_NO, OVERLAP_YES, OVERLAP_ANY = 0, 1, 2
+RESULT_NONE, RESULT_FLOAT, RESULT_SIGNED, RESULT_UNSIGNED = 0, 1, 2, 3
+
+# Keys of scalar arguments; keys of arrays are Array._key. An ndarray's is dtype code | rank << 8 | read-only << 16.
+KEY_INT32, KEY_INT64, KEY_UINT64 = 1 << 32, 2 << 32, 3 << 32
+KEY_FLOAT, KEY_FLOAT_WIDE = 4 << 32, 5 << 32  # WIDE: finite, but infinity in f32
+KEY_TYPED = 6 << 32  # | dtype code
+READ_ONLY = 1 << 16
+F32_LIMIT = float(2**128 - 2**103)  # from here on a finite double rounds to infinity in f32
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where fields lie in this interpreter's and this NumPy's objects; found and checked by the runtime."""
+
+    ob_type: int
+    array_data: int
+    array_nbytes: int
+    array_key: int
+    array_dims: int
+    kernel_table: int
+    kernel_running: int
+    ndarray_data: int = 16
+    ndarray_ndim: int = 24
+    ndarray_dims: int = 32
+    ndarray_descr: int = 56
+    ndarray_flags: int = 64
+    descr_byteorder: int = 26
+    descr_type_num: int = 28
+
+
+_DECLARATIONS = """
+@tack_Array = external global i8
+@tack_ndarray = external global i8
+@tack_codes = external global [64 x i8]
+@tack_slow = external global i8
+@tack_device = external global i64
+@PyFloat_Type = external global i8
+@PyLong_Type = external global i8
+@PyBool_Type = external global i8
+@_Py_NoneStruct = external global i8
+declare double @PyFloat_AsDouble(ptr)
+declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
+declare ptr @PyFloat_FromDouble(double)
+declare ptr @PyLong_FromLongLong(i64)
+declare ptr @PyLong_FromUnsignedLongLong(i64)
+declare ptr @PyDict_GetItemWithError(ptr, ptr)
+declare ptr @PyCell_Get(ptr)
+declare i64 @PyTuple_Size(ptr)
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+declare double @llvm.fabs.f64(double)
+"""
+
+# The key of one argument into *key and its three words into words[0..2]; false: not for native code.
+_CLASSIFY = """
+define internal i1 @classify(ptr %obj, ptr %key, ptr %words, ptr %fromdevice) alwaysinline {
+  %overflow = alloca i32
+  %w1 = getelementptr i64, ptr %words, i64 1
+  %w2 = getelementptr i64, ptr %words, i64 2
+  %tp = getelementptr i8, ptr %obj, i64 $ob_type
+  %type = load ptr, ptr %tp
+  %isarray = icmp eq ptr %type, @tack_Array
+  br i1 %isarray, label %array, label %t1
+t1:
+  %isfloat = icmp eq ptr %type, @PyFloat_Type
+  br i1 %isfloat, label %real, label %t2
+t2:
+  %isnd = icmp eq ptr %type, @tack_ndarray
+  br i1 %isnd, label %nd, label %t3
+t3:
+  %islong = icmp eq ptr %type, @PyLong_Type
+  %isbool = icmp eq ptr %type, @PyBool_Type
+  %isint = or i1 %islong, %isbool
+  br i1 %isint, label %whole, label %no
+array:
+  %akp = getelementptr i8, ptr %obj, i64 $array_key
+  %ak = load i64, ptr %akp
+  %adp = getelementptr i8, ptr %obj, i64 $array_data
+  %ad = load i64, ptr %adp
+  %anp = getelementptr i8, ptr %obj, i64 $array_nbytes
+  %an = load i64, ptr %anp
+  %asp = getelementptr i8, ptr %obj, i64 $array_dims
+  %as = load i64, ptr %asp
+  %ready = icmp ne i64 %as, 0
+  store i64 %ak, ptr %key
+  store i64 %ad, ptr %words
+  store i64 %an, ptr %w1
+  store i64 %as, ptr %w2
+  store i8 1, ptr %fromdevice
+  ret i1 %ready
+real:
+  %d = call double @PyFloat_AsDouble(ptr %obj)
+  %size = call double @llvm.fabs.f64(double %d)
+  %big = fcmp oge double %size, $F32_LIMIT
+  %finite = fcmp olt double %size, 0x7FF0000000000000
+  %wide = and i1 %big, %finite
+  %fk = select i1 %wide, i64 $KEY_FLOAT_WIDE, i64 $KEY_FLOAT
+  %bits = bitcast double %d to i64
+  store i64 %fk, ptr %key
+  store i64 %bits, ptr %words
+  store i64 0, ptr %w1
+  store i64 0, ptr %w2
+  ret i1 true
+whole:
+  %v = call i64 @PyLong_AsLongLongAndOverflow(ptr %obj, ptr %overflow)
+  %of = load i32, ptr %overflow
+  %fits = icmp eq i32 %of, 0
+  %low = trunc i64 %v to i32
+  %back = sext i32 %low to i64
+  %small = icmp eq i64 %back, %v
+  %ik = select i1 %small, i64 $KEY_INT32, i64 $KEY_INT64
+  store i64 %ik, ptr %key
+  store i64 %v, ptr %words
+  store i64 0, ptr %w1
+  store i64 0, ptr %w2
+  ret i1 %fits
+nd:
+  %fp = getelementptr i8, ptr %obj, i64 $ndarray_flags
+  %flags = load i32, ptr %fp
+  %layout = and i32 %flags, 257
+  %plain = icmp eq i32 %layout, 257
+  br i1 %plain, label %nd1, label %no
+nd1:
+  %dp = getelementptr i8, ptr %obj, i64 $ndarray_descr
+  %descr = load ptr, ptr %dp
+  %bp = getelementptr i8, ptr %descr, i64 $descr_byteorder
+  %order = load i8, ptr %bp
+  %foreign = icmp eq i8 %order, $FOREIGN
+  br i1 %foreign, label %no, label %nd2
+nd2:
+  %np = getelementptr i8, ptr %descr, i64 $descr_type_num
+  %num = load i32, ptr %np
+  %known = icmp ult i32 %num, 64
+  br i1 %known, label %nd3, label %no
+nd3:
+  %num64 = zext i32 %num to i64
+  %cp = getelementptr i8, ptr @tack_codes, i64 %num64
+  %packed = load i8, ptr %cp
+  %has = icmp ne i8 %packed, 0
+  br i1 %has, label %nd4, label %no
+nd4:
+  %wide64 = zext i8 %packed to i64
+  %item = lshr i64 %wide64, 4
+  %code = and i64 %wide64, 15
+  %rp = getelementptr i8, ptr %obj, i64 $ndarray_ndim
+  %rank32 = load i32, ptr %rp
+  %rank = zext i32 %rank32 to i64
+  %sp = getelementptr i8, ptr %obj, i64 $ndarray_dims
+  %dims = load ptr, ptr %sp
+  br label %size0
+size0:
+  %k = phi i64 [ 0, %nd4 ], [ %k1, %size1 ]
+  %nbytes = phi i64 [ %item, %nd4 ], [ %nbytes1, %size1 ]
+  %more = icmp ult i64 %k, %rank
+  br i1 %more, label %size1, label %nd5
+size1:
+  %ep = getelementptr i64, ptr %dims, i64 %k
+  %extent = load i64, ptr %ep
+  %nbytes1 = mul i64 %nbytes, %extent
+  %k1 = add i64 %k, 1
+  br label %size0
+nd5:
+  %writeable = and i32 %flags, 1024
+  %fixed = icmp eq i32 %writeable, 0
+  %ro = select i1 %fixed, i64 $READ_ONLY, i64 0
+  %rank8 = shl i64 %rank, 8
+  %nk0 = or i64 %code, %rank8
+  %nk = or i64 %nk0, %ro
+  %datap = getelementptr i8, ptr %obj, i64 $ndarray_data
+  %data = load i64, ptr %datap
+  %dims64 = ptrtoint ptr %dims to i64
+  store i64 %nk, ptr %key
+  store i64 %data, ptr %words
+  store i64 %nbytes, ptr %w1
+  store i64 %dims64, ptr %w2
+  ret i1 true
+no:
+  ret i1 false
+}
+"""
+
+# Whether every captured name still holds the object that the table's rows were compiled for.
+_GUARDS = """
+define internal i1 @guards_hold(ptr %table) alwaysinline {
+  %np = getelementptr i64, ptr %table, i64 1
+  %n = load i64, ptr %np
+  %gp = getelementptr i64, ptr %table, i64 2
+  %guards = load ptr, ptr %gp
+  br label %head
+head:
+  %i = phi i64 [ 0, %0 ], [ %i1, %next ]
+  %more = icmp ult i64 %i, %n
+  br i1 %more, label %one, label %yes
+one:
+  %at = mul i64 %i, $GUARD_WORDS
+  %g = getelementptr i64, ptr %guards, i64 %at
+  %space = load ptr, ptr %g
+  %namep = getelementptr i64, ptr %g, i64 1
+  %name = load ptr, ptr %namep
+  %wantp = getelementptr i64, ptr %g, i64 2
+  %want = load ptr, ptr %wantp
+  %iscell = icmp eq ptr %name, null
+  br i1 %iscell, label %cell, label %dict
+cell:
+  %held = call ptr @PyCell_Get(ptr %space)
+  %full = icmp ne ptr %held, null
+  br i1 %full, label %drop, label %no
+drop:
+  call void @Py_DecRef(ptr %held)
+  br label %test
+dict:
+  %found = call ptr @PyDict_GetItemWithError(ptr %space, ptr %name)
+  %absent = icmp eq ptr %found, null
+  br i1 %absent, label %behind, label %test
+behind:
+  %secondp = getelementptr i64, ptr %g, i64 3
+  %second = load ptr, ptr %secondp
+  %has = icmp ne ptr %second, null
+  br i1 %has, label %lookup, label %no
+lookup:
+  %found2 = call ptr @PyDict_GetItemWithError(ptr %second, ptr %name)
+  br label %test
+test:
+  %now = phi ptr [ %held, %drop ], [ %found, %dict ], [ %found2, %lookup ]
+  %same = icmp eq ptr %now, %want
+  br i1 %same, label %next, label %no
+next:
+  %i1 = add i64 %i, 1
+  br label %head
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+"""
+
+# Whether an array of the mask shares a byte with any other array of the block; empty ones share nothing.
+_OVERLAP = """
+define internal i1 @overlaps(ptr %block, i64 %n, i64 %mask) alwaysinline {
+  br label %outer
+outer:
+  %w = phi i64 [ 0, %0 ], [ %w1, %skip ]
+  %morew = icmp ult i64 %w, %n
+  br i1 %morew, label %pick, label %no
+pick:
+  %shifted = lshr i64 %mask, %w
+  %bit = trunc i64 %shifted to i1
+  br i1 %bit, label %scan, label %skip
+scan:
+  %w3 = mul i64 %w, 3
+  %wp = getelementptr i64, ptr %block, i64 %w3
+  %x = load i64, ptr %wp
+  %wnp = getelementptr i64, ptr %wp, i64 1
+  %xn = load i64, ptr %wnp
+  %xend = add i64 %x, %xn
+  br label %inner
+inner:
+  %q = phi i64 [ 0, %scan ], [ %q1, %nextq ]
+  %moreq = icmp ult i64 %q, %n
+  br i1 %moreq, label %compare, label %skip
+compare:
+  %q3 = mul i64 %q, 3
+  %qp = getelementptr i64, ptr %block, i64 %q3
+  %y = load i64, ptr %qp
+  %qnp = getelementptr i64, ptr %qp, i64 1
+  %yn = load i64, ptr %qnp
+  %yend = add i64 %y, %yn
+  %c1 = icmp ult i64 %x, %yend
+  %c2 = icmp ult i64 %y, %xend
+  %c3 = icmp ne i64 %q, %w
+  %c4 = icmp ne i64 %yn, 0
+  %c5 = icmp ne i64 %xn, 0
+  %d1 = and i1 %c1, %c2
+  %d2 = and i1 %c3, %c4
+  %d3 = and i1 %d1, %d2
+  %hit = and i1 %d3, %c5
+  br i1 %hit, label %yes, label %nextq
+nextq:
+  %q1 = add i64 %q, 1
+  br label %inner
+skip:
+  %w1 = add i64 %w, 1
+  br label %outer
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+"""
+
+# While the GIL is released `_running` counts the call, so that its code is not dropped (see native_call.py).
+_RUN = """
+define internal ptr @run(ptr %self, ptr %row, ptr %block, i64 %n, i64 %bytes, ptr %failed) alwaysinline {
+  %fn = load ptr, ptr %row
+  %limitp = getelementptr i64, ptr %row, i64 1
+  %limit = load i64, ptr %limitp
+  %resultp = getelementptr i64, ptr %row, i64 4
+  %result = load i64, ptr %resultp
+  %large = icmp uge i64 %bytes, %limit
+  br i1 %large, label %unlocked, label %locked
+unlocked:
+  %running = getelementptr i8, ptr %self, i64 $kernel_running
+  atomicrmw add ptr %running, i64 1 acq_rel
+  %thread = call ptr @PyEval_SaveThread()
+  %s1 = call i32 %fn(ptr %block)
+  call void @PyEval_RestoreThread(ptr %thread)
+  atomicrmw sub ptr %running, i64 1 acq_rel
+  br label %after
+locked:
+  %s2 = call i32 %fn(ptr %block)
+  br label %after
+after:
+  %status = phi i32 [ %s1, %unlocked ], [ %s2, %locked ]
+  %bad = icmp ne i32 %status, 0
+  br i1 %bad, label %fail, label %value
+fail:
+  store i1 true, ptr %failed
+  ret ptr null
+value:
+  %n3 = mul i64 %n, 3
+  %wordp = getelementptr i64, ptr %block, i64 %n3
+  %word = load i64, ptr %wordp
+  switch i64 %result, label %none [ i64 $RESULT_FLOAT, label %real
+    i64 $RESULT_SIGNED, label %signed
+    i64 $RESULT_UNSIGNED, label %unsigned ]
+none:
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
+real:
+  %d = bitcast i64 %word to double
+  %rf = call ptr @PyFloat_FromDouble(double %d)
+  ret ptr %rf
+signed:
+  %rs = call ptr @PyLong_FromLongLong(i64 %word)
+  ret ptr %rs
+unsigned:
+  %ru = call ptr @PyLong_FromUnsignedLongLong(i64 %word)
+  ret ptr %ru
+}
+"""
+
+_SLOW = """
+define internal ptr @slow(ptr %self, ptr %args, i64 %n, ptr %names) noinline {
+  %named0 = icmp ne ptr %names, null
+  br i1 %named0, label %count, label %ready
+count:
+  %c = call i64 @PyTuple_Size(ptr %names)
+  br label %ready
+ready:
+  %named = phi i64 [ 0, %0 ], [ %c, %count ]
+  %total = add i64 %n, %named
+  %slots = add i64 %total, 1
+  %copy = alloca ptr, i64 %slots
+  store ptr %self, ptr %copy
+  br label %head
+head:
+  %i = phi i64 [ 0, %ready ], [ %i1, %body ]
+  %more = icmp ult i64 %i, %total
+  br i1 %more, label %body, label %call
+body:
+  %from = getelementptr ptr, ptr %args, i64 %i
+  %arg = load ptr, ptr %from
+  %i1 = add i64 %i, 1
+  %to = getelementptr ptr, ptr %copy, i64 %i1
+  store ptr %arg, ptr %to
+  br label %head
+call:
+  %positional = add i64 %n, 1
+  %r = call ptr @PyObject_Vectorcall(ptr @tack_slow, ptr %copy, i64 %positional, ptr %names)
+  ret ptr %r
+}
+"""
+
+_ENTRY = """
+define ptr @tack_entry(ptr %self, ptr %args, i64 %flagged, ptr %names) {
+  %block = alloca [$BLOCK_WORDS x i64]
+  %keys = alloca [$MAX_PARAMS x i64]
+  %fromdevice = alloca i8
+  %failed = alloca i1
+  store i8 0, ptr %fromdevice
+  store i1 false, ptr %failed
+  %n = and i64 %flagged, 9223372036854775807
+  %tablep = getelementptr i8, ptr %self, i64 $kernel_table
+  %table = load ptr, ptr %tablep
+  %params = load i64, ptr %table
+  %count = icmp eq i64 %n, %params
+  %positional = icmp eq ptr %names, null
+  %usual = and i1 %count, %positional
+  br i1 %usual, label %args0, label %miss
+args0:
+  %i = phi i64 [ 0, %0 ], [ %i1, %args2 ]
+  %sum = phi i64 [ 0, %0 ], [ %sum1, %args2 ]
+  %more = icmp ult i64 %i, %n
+  br i1 %more, label %args1, label %guards
+args1:
+  %objp = getelementptr ptr, ptr %args, i64 %i
+  %obj = load ptr, ptr %objp
+  %key = getelementptr i64, ptr %keys, i64 %i
+  %i3 = mul i64 %i, 3
+  %words = getelementptr i64, ptr %block, i64 %i3
+  %fine = call i1 @classify(ptr %obj, ptr %key, ptr %words, ptr %fromdevice)
+  br i1 %fine, label %args2, label %miss
+args2:
+  %sizep = getelementptr i64, ptr %words, i64 1
+  %size = load i64, ptr %sizep
+  %sum1 = add i64 %sum, %size
+  %i1 = add i64 %i, 1
+  br label %args0
+guards:
+  %hold = call i1 @guards_hold(ptr %table)
+  br i1 %hold, label %rows, label %miss
+rows:
+  %nrowsp = getelementptr i64, ptr %table, i64 3
+  %nrows = load i64, ptr %nrowsp
+  %first = getelementptr i64, ptr %table, i64 $TABLE_WORDS
+  %rowwords = add i64 %n, $ROW_WORDS
+  br label %row0
+row0:
+  %r = phi i64 [ 0, %rows ], [ %r1, %skip ]
+  %morer = icmp ult i64 %r, %nrows
+  br i1 %morer, label %row1, label %miss
+row1:
+  %off = mul i64 %r, %rowwords
+  %row = getelementptr i64, ptr %first, i64 %off
+  %rowkeys = getelementptr i64, ptr %row, i64 $ROW_WORDS
+  br label %key0
+key0:
+  %j = phi i64 [ 0, %row1 ], [ %j1, %key2 ]
+  %morej = icmp ult i64 %j, %n
+  br i1 %morej, label %key1, label %device
+key1:
+  %hasp = getelementptr i64, ptr %keys, i64 %j
+  %has = load i64, ptr %hasp
+  %wantp = getelementptr i64, ptr %rowkeys, i64 %j
+  %want = load i64, ptr %wantp
+  %same = icmp eq i64 %has, %want
+  br i1 %same, label %key2, label %skip
+key2:
+  %j1 = add i64 %j, 1
+  br label %key0
+device:
+  %fd = load i8, ptr %fromdevice
+  %known = icmp ne i8 %fd, 0
+  %rowdevp = getelementptr i64, ptr %row, i64 5
+  %rowdev = load i64, ptr %rowdevp
+  %cur = load i64, ptr @tack_device
+  %agrees = icmp eq i64 %rowdev, %cur
+  %dev = or i1 %known, %agrees
+  br i1 %dev, label %alias, label %skip
+alias:
+  %overlapp = getelementptr i64, ptr %row, i64 3
+  %overlap = load i64, ptr %overlapp
+  %either = icmp eq i64 %overlap, $OVERLAP_ANY
+  br i1 %either, label %go, label %measure
+measure:
+  %maskp = getelementptr i64, ptr %row, i64 2
+  %mask = load i64, ptr %maskp
+  %meet = call i1 @overlaps(ptr %block, i64 %n, i64 %mask)
+  %meet64 = zext i1 %meet to i64
+  %right = icmp eq i64 %meet64, %overlap
+  br i1 %right, label %go, label %skip
+go:
+  %value = call ptr @run(ptr %self, ptr %row, ptr %block, i64 %n, i64 %sum, ptr %failed)
+  %f = load i1, ptr %failed
+  br i1 %f, label %miss, label %out
+out:
+  ret ptr %value
+skip:
+  %r1 = add i64 %r, 1
+  br label %row0
+miss:
+  %again = call ptr @slow(ptr %self, ptr %args, i64 %n, ptr %names)
+  ret ptr %again
+}
+"""
+
+
+def call_entry_source(layout: Layout, foreign_order: str) -> str:
+    """The text of the module that defines ``tack_entry``; `foreign_order` is NumPy's sign of the other byte order."""
+    values = {name: str(getattr(layout, name)) for name in layout.__dataclass_fields__}
+    values |= {name: str(globals()[name]) for name in ("GUARD_WORDS", "KEY_FLOAT", "KEY_FLOAT_WIDE", "KEY_INT32")}
+    values |= {name: str(globals()[name]) for name in ("KEY_INT64", "READ_ONLY", "MAX_PARAMS", "OVERLAP_ANY")}
+    values |= {name: str(globals()[name]) for name in ("RESULT_FLOAT", "RESULT_SIGNED", "RESULT_UNSIGNED")}
+    values |= {
+        "F32_LIMIT": f"0x{struct.unpack('<Q', struct.pack('<d', F32_LIMIT))[0]:016X}",
+        "FOREIGN": str(ord(foreign_order)),
+        "BLOCK_WORDS": str(3 * MAX_PARAMS + 1),
+        "TABLE_WORDS": str(len(TABLE_HEADER)),
+        "ROW_WORDS": str(len(ROW_HEADER)),
+    }
+    text = _DECLARATIONS + _CLASSIFY + _GUARDS + _OVERLAP + _RUN + _SLOW + _ENTRY
+    for name in sorted(values, key=len, reverse=True):
+        text = text.replace("$" + name, values[name])
+    return text
