@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tack
-from rigs.far_memory import FarBackend, far_device
+from rigs.far_memory import FarBackend, far_device, register
 from tack.runtime import device as device_module
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
@@ -19,9 +19,9 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 
 @pytest.fixture
 def restored_default() -> Iterator[None]:
-    before = device_module._default
+    before = tack.current_device()
     yield
-    device_module._default = before
+    tack.set_default_device(before)
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -143,7 +143,7 @@ def test_a_backend_is_made_once_by_many_threads(monkeypatch):
             super().__init__()
 
     monkeypatch.setattr("rigs.far_memory.SlowBackend", Slow, raising=False)
-    monkeypatch.setitem(device_module._REGISTRY, "slow", device_module._Row("rigs.far_memory", "SlowBackend"))
+    register(monkeypatch, "slow", "SlowBackend")
     barrier = threading.Barrier(8)
 
     def work() -> None:

@@ -29,7 +29,8 @@ def test_numpy_memory_is_shared(device, dtype, shape):
     values = np.ones(shape, dtype.numpy)
     a = wrap_numpy(values, device)
     assert (a.shape, a.dtype, a.device) == (shape, dtype, device)
-    assert a._key == dtype.code | len(shape) << 8 and a._nbytes == values.nbytes
+    assert a._key & 0xFFFF == dtype.code | len(shape) << 8 and a._nbytes == values.nbytes
+    assert not a._key & (READ_ONLY | MISALIGNED)
     a.fill(3)
     assert (values == 3).all()
 
