@@ -2,8 +2,8 @@
 
 Compositions where an intermediate wrap, cast or promotion decides a later operation (INT-1, INT-2, TYPE-2 to TYPE-7,
 IDIV-*, SHIFT-*, POW-1, EVAL-7 to EVAL-9, FUNC-2, FUNC-3, FUNC-5, FUNC-6). `differential/` has the generator and the
-oracle. A program is one parallel loop with its own device functions; twenty of them share a kernel, to share one
-compile. The seeds are fixed, and a failure prints the seed and the program.
+oracle. A program is the body of a parallel loop with its own device functions and locals; twenty of them share a
+kernel, four a loop, to share one compile. The seeds are fixed, and a failure prints the seed and the program.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def make_batch(number: int) -> Batch:
             expected[name] += array
         if len(programs) == PROGRAMS_PER_BATCH:
             break
-    assert len({p.functions + p.loop for p in programs}) == PROGRAMS_PER_BATCH
+    assert len({p.functions + p.body for p in programs}) == PROGRAMS_PER_BATCH
     return Batch(number, programs, columns, expected)
 
 

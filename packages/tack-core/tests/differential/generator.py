@@ -1,9 +1,9 @@
 """Random valid programs of integers, as source text.
 
-A program is one parallel loop with its device functions: it reads elements of the input arrays, computes, and stores
-into its own row of the output arrays. Types are followed only roughly here, to keep signed operands away from u64; the
-oracle has the last word on what is valid. Operations with a caller constraint are guarded, in all the ways the language
-has. `batch` puts several programs into one kernel, so that a launch costs one compile.
+A program is the body of a parallel loop with its device functions: it reads elements of the input arrays, computes, and
+stores into its own row of the output arrays. Types are followed only roughly here, to keep signed operands away from
+u64; the oracle has the last word on what is valid. Operations with a caller constraint are guarded, in all the ways the
+language has. `batch` puts several programs, with names of their own, into one kernel, so that they cost one compile.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ OUTPUTS = {f"y_{t}": t for t in ("i64", "u64", "i32", "u8")}
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 HEADER = "import tack\n"
+INDEX = "i"
+PROGRAMS_PER_LOOP = 4
 
 
 @dataclass
 class Program:
-    """`functions` is module text, `loop` the text of its parallel loop; `row` is its row of the outputs."""
+    """`functions` is module text, `body` that of its parallel loop's body; `row` is its row of the outputs."""
 
     seed: str
     row: int
     functions: str
-    loop: str
+    body: str
 
     def source(self) -> str:
         """The program as a module of its own, with a kernel `main`."""
@@ -38,11 +40,15 @@ class Program:
 
 
 def batch(programs: list[Program]) -> str:
-    """One module with the device functions of all programs and one kernel, `main`, with all their loops."""
+    """One module with the device functions of all programs and one kernel, `main`, a loop for every few."""
     parameters = ", ".join([*INPUTS, *OUTPUTS])
-    loops = "".join(p.loop for p in programs)
     functions = "".join(p.functions for p in programs)
-    return f"{HEADER}{functions}\n@tack.kernel\ndef main({parameters}):\n{loops}"
+    lines = [f"{HEADER}{functions}\n@tack.kernel\ndef main({parameters}):\n"]
+    for number, program_ in enumerate(programs):
+        if number % PROGRAMS_PER_LOOP == 0:
+            lines.append(f"    for {INDEX} in range({LANES}):\n")
+        lines.append(program_.body)
+    return "".join(lines)
 
 
 def inputs(seed: str) -> dict[str, list[int]]:
@@ -65,19 +71,17 @@ def program(seed: str, row: int) -> Program:
     for number in range(rng.choice((0, 0, 1, 1, 2))):
         functions.append(make_function(rng, f"p{row}_f{number}", functions))
     writer = Writer(rng, f"p{row}_", functions)
-    index = f"p{row}_i"
     for name, t in rng.sample(list(INPUTS.items()), rng.randint(2, 4)):
         local = writer.fresh("x")
-        writer.line(f"{local} = {name}[{index}]")
+        writer.line(f"{local} = {name}[{INDEX}]")
         writer.variables[local] = t
     writer.statements(rng.randint(1, 5), depth=0)
     for name in rng.sample(list(OUTPUTS), rng.choice((1, 1, 2))):
-        writer.line(f"{name}[{row}, {index}] = {writer.expression(3)[0]}")
+        writer.line(f"{name}[{row}, {INDEX}] = {writer.expression(3)[0]}")
         if rng.random() < 0.2:
             operand, _ = writer.matching(OUTPUTS[name], 2)
-            writer.line(f"{name}[{row}, {index}] {rng.choice('+-*^')}= {operand}")
-    head = f"    for {index} in range({LANES}):\n"
-    return Program(seed, row, "".join(f.text for f in functions), head + writer.text(2))
+            writer.line(f"{name}[{row}, {INDEX}] {rng.choice('+-*^')}= {operand}")
+    return Program(seed, row, "".join(f.text for f in functions), writer.text(2))
 
 
 @dataclass

@@ -72,9 +72,9 @@ class Instance:
 
 @dataclass
 class Typer:
-    """Types functions of one module. `arrays` gives the element type of each array name."""
+    """Types functions of one module, given by their texts. `arrays` gives the element type of each array name."""
 
-    functions: dict[str, ast.FunctionDef]
+    functions: dict[str, str]
     arrays: dict[str, str]
     instances: dict[tuple[str, ...], Instance] = field(default_factory=dict)
 
@@ -82,7 +82,9 @@ class Typer:
         """The function typed for these parameter types; joins of locals run to their fixpoint (TYPE-6)."""
         key = (name, *params)
         if key not in self.instances:
-            tree = copy.deepcopy(self.functions[name])
+            tree = ast.parse(self.functions[name]).body[0]
+            assert isinstance(tree, ast.FunctionDef)
+            tree.args.args = tree.args.args[: len(params)]  # a kernel's arrays are globals of the rewritten module
             names = [a.arg for a in tree.args.args]
             made = Instance(tree, "__".join(key), dict(zip(names, params, strict=True)), frozenset(names))
             while made.changed:
@@ -274,8 +276,7 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.Assign:
         self.generic_visit(node)
-        load = copy.deepcopy(node.target)
-        load.ctx = ast.Load()
+        load = ast.parse(ast.unparse(node.target), mode="eval").body
         value = helper(f"{OPERATORS[type(node.op)]}_{node.result}", load, node.value)
         return ast.Assign(targets=[node.target], value=self.converted(node.target, value))
 
@@ -401,16 +402,14 @@ def run(source: str, kernel: str, arrays: dict[str, tuple[str, Any]], rules: typ
     ConstraintBroken
         If the program breaks a caller constraint for this input.
     """
-    functions = {n.name: n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)}
+    lines = source.splitlines(keepends=True)
+    definitions = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)]
     element = {name: dtype for name, (dtype, _) in arrays.items()}
-    typer = Typer(functions, element)
-    entry = functions[kernel]
-    names = [a.arg for a in entry.args.args]
-    entry.args.args = []  # arrays are globals of the rewritten module
+    typer = Typer({n.name: "".join(lines[n.lineno - 1 : n.end_lineno]) for n in definitions}, element)
     typer.instance(kernel, ())
     body = [Rewriter(made, element).visit(made.tree) for made in typer.instances.values()]
     module = ast.fix_missing_locations(ast.Module(body=body, type_ignores=[]))
-    namespace: dict[str, Any] = {name: arrays[name][1] for name in names}
+    namespace: dict[str, Any] = {name: storage for name, (_, storage) in arrays.items()}
     namespace |= {"truth": lambda v: int(bool(v))}
     for name in INTEGERS:
         namespace |= rules(name).helpers()
