@@ -235,12 +235,14 @@ def draw(z, slope, shade, counts, segments, path: Path) -> None:
     colour = pyplot.get_cmap("gist_earth")(0.15 + 0.75 * (z - span[0]) / (span[1] - span[0]))[..., :3]
     axes.imshow(np.clip(colour * (0.25 + 0.95 * shade[..., None]), 0, 1)[1:-1, 1:-1])
     lines = segments.reshape(-1, 2, 2) - 1.0
-    axes.add_collection(LineCollection(lines, colors="black", linewidths=0.35, alpha=0.55))
+    axes.add_collection(LineCollection(lines, colors="black", linewidths=0.35, alpha=0.55), autolim=False)
     axes.set(title=f"Jacksboro fault: hillshade and contour lines every {INTERVAL:.0f} m", xticks=[], yticks=[])
-    inset = axes.inset_axes((0.70, 0.03, 0.28, 0.2))
+    axes.margins(0)
+    axes.add_patch(pyplot.Rectangle((0.62, 0), 0.38, 0.3, transform=axes.transAxes, color="white", alpha=0.8))
+    inset = axes.inset_axes((0.69, 0.08, 0.29, 0.2))
     inset.bar(np.arange(BINS) + 0.5, counts / counts.sum() * 100, width=1.0, color="#40606e")
     inset.set(xlabel="slope (degrees)", ylabel="% of the area", xlim=(0, 45))
-    inset.set_facecolor((1, 1, 1, 0.85))
+    inset.set_facecolor("none")
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=150)
 

@@ -1,8 +1,9 @@
 """The native call entry as LLVM IR text: one vectorcall function for all kernels and signatures.
 
-It classifies the arguments, checks that captured names still hold what was compiled in, finds the row of this signature in
-the kernel's table, answers whether a written array overlaps another argument, and runs the row's function on an argument
-block. Whatever is unusual goes to Python's slow path (`_slow`), which gives the same answers and explains failures.
+It classifies the arguments, checks that captured names still hold what was compiled in, finds the row of this
+signature in the kernel's table, answers whether a written array overlaps another argument, and runs the row's function
+on an argument block. Whatever is unusual goes to Python's slow path (`_slow`), which gives the same answers and
+explains failures.
 No address of the process is in the text (all are imported symbols), so its object can be cached.
 """
 

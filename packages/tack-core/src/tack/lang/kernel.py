@@ -14,8 +14,8 @@ from tack.lang.source import FunctionSource, read_source
 class _Kernel:
     """A kernel: call it with arrays and numbers, positionally or by keyword.
 
-    Decoration only parses; the first call validates, lowers, types and compiles for the arguments' types. Later calls of
-    the same types reuse that variant (rules SPEC-*).
+    Decoration only parses; the first call validates, lowers, types and compiles for the arguments' types. Later calls
+    of the same types reuse that variant (rules SPEC-*).
 
     Examples
     --------
@@ -69,8 +69,8 @@ def kernel(fn: Callable[..., Any]) -> Kernel:
     Parameters
     ----------
     fn
-        The function. Its source is read again and compiled; Python never runs its body. Its outermost loops over `range`
-        or `tack.ndrange` run in parallel.
+        The function. Its source is read again and compiled; Python never runs its body. Its outermost loops over
+        `range` or `tack.ndrange` run in parallel.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Python classes with plain 64-bit fields, which machine code reads and writes with single loads and stores.
 
-The fields are made by CPython itself (`PyType_FromSpecWithBases`, stable C API): ordinary attributes to Python, words at
-a fixed offset to machine code. One field may be the vectorcall pointer of the instances: while it is 0 a call runs
-Python's ``__call__``; a nonzero address is called instead. Other interpreters get a plain subclass with the same names.
+The fields are made by CPython itself (`PyType_FromSpecWithBases`, stable C API): ordinary attributes to Python, words
+at a fixed offset to machine code. One field may be the vectorcall pointer of the instances: while it is 0 a call runs
+Python's ``__call__``; a nonzero address is called instead. Other interpreters get a plain subclass.
 """
 
 from __future__ import annotations

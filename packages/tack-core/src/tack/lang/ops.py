@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tack.lang import exact
+import tack.lang.exact as exact
 
 
 class Rule(enum.Enum):

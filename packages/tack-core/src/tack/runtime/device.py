@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 import importlib.util
 import os
 import threading
 from collections import Counter
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Where a backend lives, and the module without which it cannot run, with the extra that installs it."""
+    """How to get a backend's class, and the module without which it cannot run, with the extra that installs it."""
 
-    module: str
-    class_name: str
+    load: Callable[[], type[Backend]]
     needs: str | None = None
     extra: str | None = None
 
@@ -34,10 +33,22 @@ class _Row:
         return self.needs is None or importlib.util.find_spec(self.needs) is not None
 
 
+def _cpu() -> type[Backend]:
+    from tack.runtime.cpu_backend import CpuBackend
+
+    return CpuBackend
+
+
+def _reference() -> type[Backend]:
+    from tack.runtime.reference_backend import ReferenceBackend
+
+    return ReferenceBackend
+
+
 # In order of preference: the first one that is available is the default.
 _REGISTRY = {
-    "cpu": _Row("tack.runtime.cpu_backend", "CpuBackend", needs="llvmlite", extra="cpu"),
-    "reference": _Row("tack.runtime.reference_backend", "ReferenceBackend"),
+    "cpu": _Row(_cpu, needs="llvmlite", extra="cpu"),
+    "reference": _Row(_reference),
 }
 _NUMBERS = {name: i for i, name in enumerate(_REGISTRY, 1)}
 
@@ -122,8 +133,7 @@ def _update_current_number() -> None:
 def _make_backend(name: str) -> Backend:
     with _lock:
         if name not in _backends:
-            row = _REGISTRY[name]
-            _backends[name] = getattr(importlib.import_module(row.module), row.class_name)()
+            _backends[name] = _REGISTRY[name].load()()
         return _backends[name]
 
 

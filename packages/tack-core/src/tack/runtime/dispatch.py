@@ -59,6 +59,7 @@ _unpack_word = struct.Struct("<q").unpack
 
 
 def float_bits(value: float) -> int:
+    """The bits of a binary64 as an i64."""
     return int(_unpack_word(_pack_double(value))[0])
 
 
@@ -259,6 +260,7 @@ def native_keys(lowering: Lowering, call: BoundCall, args: tuple[Any, ...]) -> t
 
 
 def result_code(dtype: DType | None) -> int:
+    """How the native entry turns the result word into a Python object."""
     if dtype is None:
         return RESULT_NONE
     return RESULT_FLOAT if dtype.is_float else RESULT_SIGNED if dtype.is_signed else RESULT_UNSIGNED

@@ -1,8 +1,8 @@
 """The native entry of kernel calls: built once a process, fed with tables of integers, one row a signature.
 
-A call that the entry knows costs about what an empty Python function costs; every other call goes to `Kernel.__call__`,
-which stays the reference. Where objects do not lie as expected (another interpreter, a free-threaded build) the entry is
-not installed, and all calls take that path with the same answers.
+A call that the entry knows costs about what an empty Python function costs; every other call goes to
+`Kernel.__call__`, which stays the reference. Where objects do not lie as expected (another interpreter, a free-threaded
+build) the entry is not installed, and all calls take that path with the same answers.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _ENTRY_SYMBOL = "tack_entry"
 _NATIVE_ORDER, _FOREIGN_ORDER = ("<", ">") if sys.byteorder == "little" else (">", "<")
 _API = (
     "PyFloat_Type PyLong_Type PyBool_Type _Py_NoneStruct PyFloat_AsDouble PyLong_AsLongLongAndOverflow "
-    "PyFloat_FromDouble PyLong_FromLongLong PyLong_FromUnsignedLongLong PyDict_GetItemWithError PyCell_Get PyTuple_Size "
-    "PyObject_Vectorcall PyEval_SaveThread PyEval_RestoreThread Py_IncRef Py_DecRef"
+    "PyFloat_FromDouble PyLong_FromLongLong PyLong_FromUnsignedLongLong PyDict_GetItemWithError PyCell_Get "
+    "PyTuple_Size PyObject_Vectorcall PyEval_SaveThread PyEval_RestoreThread Py_IncRef Py_DecRef"
 ).split()
 
 
