@@ -59,7 +59,7 @@ def test_an_unknown_device_lists_the_known_ones():
 
 
 def test_a_device_whose_package_is_missing(monkeypatch):
-    row = device_module._Row("tack.runtime.cpu_backend", "CpuBackend", needs="no_such_module_at_all", extra="cpu")
+    row = device_module._Row(device_module._cpu, needs="no_such_module_at_all", extra="cpu")
     monkeypatch.setitem(device_module._REGISTRY, "cpu", row)
     assert "cpu" not in tack.devices()
     with pytest.raises(ImportError, match=r"no_such_module_at_all.*tack-core\[cpu\].*'reference'"):
@@ -142,8 +142,7 @@ def test_a_backend_is_made_once_by_many_threads(monkeypatch):
             made.append(threading.get_ident())
             super().__init__()
 
-    monkeypatch.setattr("rigs.far_memory.SlowBackend", Slow, raising=False)
-    register(monkeypatch, "slow", "SlowBackend")
+    register(monkeypatch, "slow", Slow)
     barrier = threading.Barrier(8)
 
     def work() -> None:

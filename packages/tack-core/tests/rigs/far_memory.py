@@ -46,16 +46,16 @@ class FarBackend(Backend):
         self.waits += 1
 
 
-def register(monkeypatch: pytest.MonkeyPatch, name: str, class_name: str) -> None:
-    """Make a backend class of this module a device of Tack while the test runs."""
-    monkeypatch.setitem(device_module._REGISTRY, name, device_module._Row(__name__, class_name))
+def register(monkeypatch: pytest.MonkeyPatch, name: str, backend: type[Backend]) -> None:
+    """Make a backend class a device of Tack while the test runs."""
+    monkeypatch.setitem(device_module._REGISTRY, name, device_module._Row(lambda: backend))
     monkeypatch.setitem(device_module._NUMBERS, name, 0xFF)
 
 
 @contextmanager
 def far_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[tack.Device]:
     """The device "far", known to Tack and current while the block runs."""
-    register(monkeypatch, "far", "FarBackend")
+    register(monkeypatch, "far", FarBackend)
     monkeypatch.setitem(device_module._backends, "far", FarBackend())
     with tack.device("far") as device:
         yield device
