@@ -49,7 +49,9 @@ def test_all_hundred_pairs(a, b):
     """TYPE-2, TYPE-3"""
     wanted = oracle(a, b)
     if wanted is None:
-        with pytest.raises(TypeError, match=r"use an explicit integer cast: tack\.i64\(\.\.\.\) or tack\.u64\(\.\.\.\)"):
+        with pytest.raises(
+            TypeError, match=r"use an explicit integer cast: tack\.i64\(\.\.\.\) or tack\.u64\(\.\.\.\)"
+        ):
             promote_types(a, b)
     else:
         assert promote_types(a, b) is wanted

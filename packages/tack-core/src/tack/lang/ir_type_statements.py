@@ -117,7 +117,6 @@ class StatementTyper(WeakLiterals):
                 self.types[param.name] = self.fixed[param.name] = type_
         for name, table in self.ir.tables.items():
             self.arrays[name] = ArrayType(self._table_dtype(table), len(table.shape), "constant", table.shape)
-        pinned_at: dict[str, Loc] = {}
         for node in walk(self.ir.body):
             match node:
                 case IRAssign() | IRBind():
@@ -132,27 +131,10 @@ class StatementTyper(WeakLiterals):
                     for name in node.vars:
                         self._fix(name, i64)
             if isinstance(node, IRAssign) and node.pinned is not None:
-                self._pin(node, pinned_at)
+                self._fix(node.name, node.pinned)  # rule SYN-3
 
     def _fix(self, name: str, dtype: DType) -> None:
         self.types[name] = self.fixed[name] = dtype
-
-    def _pin(self, node: IRAssign, pinned_at: dict[str, Loc]) -> None:
-        """Rule SYN-3: an annotation gives a local its type, for every assignment to it."""
-        assert node.pinned is not None
-        known = self.fixed.get(node.name)
-        if known is not None and known is not node.pinned:
-            first = pinned_at.get(node.name)
-            shown = self.source_name(node.name)
-            self._fail(
-                TypeError,
-                f"`{shown}` is annotated {node.pinned!r}, but it is {known!r}"
-                + (f" at {first}" if first else " already"),
-                node.loc,
-                "use one annotation, or another name",
-            )
-        pinned_at.setdefault(node.name, node.loc)
-        self._fix(node.name, node.pinned)
 
     def _table_dtype(self, table: IRTable) -> DType:
         if any(isinstance(value, float) for value in table.values):

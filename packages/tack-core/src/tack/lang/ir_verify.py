@@ -46,6 +46,7 @@ from tack.lang.ir import (
     walk,
 )
 from tack.lang.ir_verify_types import require, verify_function_types
+from tack.lang.types import DType
 
 _SCALAR_KINDS = ("param", "local", "loop", "temp")
 _ARRAY_KINDS = ("array", "local_array", "param")  # a parameter turns out to be an array when it is typed
@@ -109,6 +110,15 @@ class _Structure:
             self.kernel_body(function)
         else:
             self.block(function.body, loops=())
+        self.pins()
+
+    def pins(self) -> None:
+        """Annotations of one symbol agree, and only locals are annotated."""
+        pinned: dict[str, DType] = {}
+        for node in walk(self.function.body):
+            if isinstance(node, IRAssign) and node.pinned is not None:
+                agree = pinned.setdefault(node.name, node.pinned) is node.pinned
+                require(agree and self.function.symbols[node.name].kind == "local", node, f"annotation of {node.name}")
 
     def kernel_body(self, kernel: IRKernel) -> None:
         for position, node in enumerate(kernel.body):
