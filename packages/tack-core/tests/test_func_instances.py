@@ -1,4 +1,7 @@
-"""Device functions in typed IR: instances by signature, results, call chains (rules FUNC-1 to FUNC-5, LIT-10, SRC-7)."""
+"""Device functions in typed IR: instances by signature, results, call chains.
+
+Rules FUNC-1 to FUNC-5, LIT-10 and SRC-7.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from tack.lang.func_instances import Instances
 from tack.lang.ir import IRCall, IRFunction, IRReturn
 from tack.lang.ir_type_annotate import Annotator
 from tack.lang.types import f32, f64, i8, i16, i32, i64, u8, u64
-from typing_rig import array, module, nodes, stored, typed, typed_body
+from typing_rig import array, module, nodes, stored, typed_body
 
 
 def funcs(text):
@@ -39,10 +42,9 @@ def test_calls_with_one_signature_share_an_instance():
 
 def test_callees_come_before_callers():
     """FUNC-1: through any depth; an instance that nothing calls in the end is not listed."""
-    made = funcs(
-        TWICE
-        + "@tack.func\ndef four(x):\n    return twice(twice(x))\n@tack.func\ndef top(x):\n    return four(x) + twice(x)\n"
-    )
+    four = "@tack.func\ndef four(x):\n    return twice(twice(x))\n"
+    top = "@tack.func\ndef top(x):\n    return four(x) + twice(x)\n"
+    made = funcs(TWICE + four + top)
     kernel = typed_body("out[i] = top(x)", {"out": array(i64), "x": u8}, **made)
     order = list(kernel.functions)
     assert order.index("twice") < order.index("four") < order.index("top")
@@ -182,8 +184,16 @@ def both(s):
 
 @pytest.mark.parametrize(
     ("call", "wanted"),
-    [("half(0.1)", f64), ("half(half(0.1))", f64), ("half(a[i])", f64), ("tenth(3)", f64), ("weight(i)", f64), ("scaled(b[i], 0.1)", f32), ("tenth(i)", f32)],
-)  # fmt: skip
+    [
+        ("half(0.1)", f64),
+        ("half(half(0.1))", f64),
+        ("half(a[i])", f64),
+        ("tenth(3)", f64),
+        ("weight(i)", f64),
+        ("scaled(b[i], 0.1)", f32),
+        ("tenth(i)", f32),
+    ],
+)
 def test_the_type_of_a_result_beside_an_f64_operand(call, wanted):
     """LIT-10: literals in, literals out; the instance computes at the type that its result meets."""
     kernel = typed_body(f"out[i] = a[i] * {call}", {"out": array(f64), "a": array(f64), "b": array(f32)}, **funcs(WEAK))
@@ -223,6 +233,3 @@ def test_the_same_function_at_both_precisions_in_one_kernel():
     body = "out[i] = a[i] * half(0.1)\nlow[i] = b[i] * half(0.1)"
     kernel = typed_body(body, {"out": array(f64), "low": array(f32), "a": array(f64), "b": array(f32)}, **funcs(WEAK))
     assert sorted(f.results[0].name for f in kernel.functions.values()) == ["f32", "f64"]
-    assert typed(
-        module(WEAK + "@tack.kernel\ndef k(o):\n    for i in range(3):\n        o[i] = half(0.1)\n")["k"], array(f64)
-    )

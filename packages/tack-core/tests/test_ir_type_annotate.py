@@ -368,7 +368,7 @@ def test_a_float_bound_of_a_parallel_loop():
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda t: t.name)
 def test_atomics(dtype):
-    """ATOM-1, ATOM-3, ATOM-4: the value converts to the element type, which is the result's; bits of floats are refused."""
+    """ATOM-1, ATOM-3, ATOM-4: value and result have the element type; bits of floats are refused."""
     for op in ("add", "sub", "min", "max", "and", "or", "xor", "exchange"):
         body, params = f"out[i] = tack.atomic_{op}(a, i, x)", {"out": array(i8), "a": array(dtype), "x": f32}
         if dtype.is_float and op in ("and", "or", "xor"):

@@ -58,7 +58,7 @@ def nodes(function: IRFunction, kind: type[IRNode]) -> Iterator[Any]:
 
 
 def stored(kernel: IRKernel, name: str = "out") -> Any:
-    """The value of the last store to an array, as the expression that the user wrote: without an implicit conversion."""
+    """The value of the last store to an array, as it was written: without an implicit conversion."""
     value = [node for node in nodes(kernel, IRStore) if node.array == name][-1].value
     return value.operand if getattr(value, "explicit", True) is False else value
 
