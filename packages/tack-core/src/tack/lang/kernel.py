@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     KERNEL_OFFSETS: dict[str, int]
 else:
     Kernel, KERNEL_OFFSETS = native_type(_Kernel, "tack.Kernel", ("_table", "_entry", "_running"), vectorcall="_entry")
+    Kernel.__doc__ = _Kernel.__doc__  # a type made from a spec does not inherit it
 
 
 def kernel(fn: Callable[..., Any]) -> Kernel:
