@@ -148,6 +148,30 @@ def test_arrays_of_two_devices():
         add_one(a, tack.zeros(3, device=others[0]))
 
 
+def test_a_warm_kernel_refuses_the_same_arrays(device):
+    """PAR-1, SPEC-1: the fast path of repeated calls looks at layout, byte order, alignment and write protection too"""
+    a, out = np.arange(6, dtype=np.int32), np.zeros(6, np.int32)
+    cells = np.zeros(6, np.int32)
+    for _ in range(5):
+        add_one(a, out)
+        count(cells, 6)
+    frozen = np.zeros(6, np.int32)
+    frozen.flags.writeable = False
+    wide = np.zeros(12, np.int32)
+    for bad in (frozen, wide[::2], a.astype(">i4"), np.zeros((6, 2), np.int32).T):
+        with pytest.raises(ValueError):
+            add_one(a, bad)
+        assert not bad.any() or bad.dtype == np.dtype(">i4")
+    shifted = misaligned(np.zeros(6, np.int32))
+    with pytest.raises(ValueError, match="aligned"):
+        count(shifted, 6)
+    add_one(misaligned(a), shifted)
+    add_one(frozen, out)
+    assert shifted.tolist() == [1, 2, 3, 4, 5, 6] and out.tolist() == [1] * 6
+    read_store_read(a, a, out)
+    assert out.tolist() == [10, 11, 12, 13, 14, 15]
+
+
 # --- Overlap ---
 
 
