@@ -58,6 +58,7 @@ def header(gcc: Gcc, cpus: int) -> None:
     print(f"{datetime.date.today()}, {processor()}, {cpus} threads, {platform.system()}, load {load()} at the start")
     print(f"Python {platform.python_version()}, NumPy {np.__version__}; {gcc.version or 'no gcc: rows without C'}")
     print(f"C: {' '.join(BUILDS['plain'])}; no errno: {' '.join(BUILDS['no-errno'])}; all threads: and -fopenmp")
+    print("One thread: processor time of the thread; all threads: time by the clock on the wall")
     print(f"C that results are checked against, before any timing: {' '.join(BUILDS['strict'])}")
 
 

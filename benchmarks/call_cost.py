@@ -40,7 +40,7 @@ def implementations(gcc: Gcc) -> dict[str, Callable[[], float]]:
 def _timer(function: Callable[..., object], *arguments: object) -> Callable[[], float]:
     names = {f"a{k}": value for k, value in enumerate(arguments)}
     timer = timeit.Timer(f"f({', '.join(names)})", globals={"f": function, **names})
-    timer.timeit(10)
+    timer.timeit(100)
     return lambda: timer.timeit(CALLS) / CALLS
 
 

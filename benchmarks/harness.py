@@ -149,7 +149,10 @@ def _compare(case: Case, who: str, ours: Iterable[np.ndarray], theirs: Iterable[
 
 
 def interleaved(
-    runs: dict[str, Callable[[], object]], reset: Callable[[], object] | None, budget: float
+    runs: dict[str, Callable[[], object]],
+    reset: Callable[[], object] | None,
+    budget: float,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timing]:
     """Time the runs in rounds, each round all of them in turn, the first one changing from round to round.
 
@@ -161,8 +164,10 @@ def interleaved(
         Run before each sample, outside the time.
     budget : float
         Seconds after which no further round starts, once there were `MIN_ROUNDS`.
+    clock : callable
+        Reads the seconds that are compared.
     """
-    calls = {name: 1 if reset else _calls_a_sample(run) for name, run in runs.items()}
+    calls = {name: 1 if reset else _calls_a_sample(run, clock) for name, run in runs.items()}
     timings = {name: Timing() for name in runs}
     names = list(runs)
     end = time.perf_counter() + budget
@@ -172,19 +177,19 @@ def interleaved(
         for name in names[k % len(names) :] + names[: k % len(names)]:
             if reset:
                 reset()
-            timings[name].samples.append(_sample(runs[name], calls[name]))
+            timings[name].samples.append(_sample(runs[name], calls[name], clock))
     return timings
 
 
-def _sample(run: Callable[[], object], calls: int) -> float:
-    start = time.perf_counter()
+def _sample(run: Callable[[], object], calls: int, clock: Callable[[], float]) -> float:
+    start = clock()
     for _ in range(calls):
         run()
-    return (time.perf_counter() - start) / calls
+    return (clock() - start) / calls
 
 
-def _calls_a_sample(run: Callable[[], object]) -> int:
-    once = min(_sample(run, 1) for _ in range(3))
+def _calls_a_sample(run: Callable[[], object], clock: Callable[[], float]) -> int:
+    once = min(_sample(run, 1, clock) for _ in range(3))
     return max(1, round(SAMPLE_SECONDS / once))
 
 
@@ -214,6 +219,8 @@ def measure(case: Case, gcc: Gcc, threads: int, budget: float) -> Row:
             runs[name] = case.c(library)
     if case.time_numpy:
         runs["NumPy"] = case.numpy
+    # One thread is timed by its own clock: what else runs on this machine takes turns, not time.
+    clock = time.thread_time if threads == 1 else time.perf_counter
     with pool().set_threads(threads):
         case.tack()
-        return Row(case.name, threads, interleaved(runs, case.reset, budget), note)
+        return Row(case.name, threads, interleaved(runs, case.reset, budget, clock), note)
