@@ -260,9 +260,8 @@ def main() -> None:
     z, slope, shade = (np.zeros(shape, np.float32) for _ in range(3))
     counts = np.zeros(BINS, np.int32)
     segments, found = np.zeros((MAX_SEGMENTS, 4), np.float32), np.zeros(1, np.int32)
-    print(
-        f"elevation model {dem.shape[1]} x {dem.shape[0]}, refined to {shape[1]} x {shape[0]}, on {tack.current_device()}"
-    )
+    wide = f"{dem.shape[1]} x {dem.shape[0]} refined to {shape[1]} x {shape[0]}"
+    print(f"elevation model of {wide}, on device {tack.current_device().name}")
     print(f"{'kernel':<16}{'Tack ms':>10}{'NumPy ms':>12}{'faster':>11}{'largest difference':>22}")
 
     ours, _ = best_of(lambda: refine(dem, z))

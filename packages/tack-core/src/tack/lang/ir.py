@@ -31,7 +31,7 @@ class IRNode:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class IRExpr(IRNode):
-    """A value. `_literal` and `_weak` are the marks of rules LIT-*: a literal expression, one holding a float literal."""
+    """A value. `_literal` and `_weak` mark (rules LIT-*) a literal expression, and one holding a float literal."""
 
     dtype: DType | None = None
     _literal: bool = False
@@ -56,7 +56,7 @@ class IRVar(IRExpr):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class IRArrayRef(IRExpr):
-    """An array passed by reference; only as an argument of `IRCall`. `array_type` is set when typed; dtype stays None."""
+    """An array passed by reference; only as an argument of `IRCall`. Typed: `array_type` is set; dtype stays None."""
 
     name: str
     array_type: ArrayType | None = None
@@ -171,8 +171,8 @@ class IRAtomic(IRExpr):
 @dataclass(slots=True, eq=False, kw_only=True)
 class IRCall(IRExpr):
     """A call of a device function. Untyped: `callee` is the `Func`. Typed: `symbol` names the instance in
-    `IRKernel.functions`, and scalar arguments have the parameter types. A call for several results or none is legal only
-    in IRUnpack and IRExprStmt; its dtype is None."""
+    `IRKernel.functions`, and scalar arguments have the parameter types. A call for several results or none is legal
+    only in IRUnpack and IRExprStmt; its dtype is None."""
 
     callee: Any
     args: list[IRExpr]
@@ -236,8 +236,8 @@ class IRWhile(IRStmt):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class IRFor(IRStmt):
-    """A serial `for var in range(start, stop, step)`. The three are evaluated once, in order; typed: all i64. `var` is an
-    i64 local that is set at the start of each iteration from a hidden counter, so the body may assign it."""
+    """A serial `for var in range(start, stop, step)`. The three are evaluated once, in order; typed: all i64. `var` is
+    an i64 local that is set at the start of each iteration from a hidden counter, so the body may assign it."""
 
     var: str
     start: IRExpr
@@ -290,8 +290,9 @@ class IRAssert(IRStmt):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class IRRange:
-    """One dimension of a parallel loop. The bounds are HOST expressions (`bounds.py`): Python integers at run time, made
-    only of IRConst, IRVar of scalar parameters, IRArrayAttr, ``+ - * // %``, unary minus and min/max. Never annotated."""
+    """One dimension of a parallel loop. The bounds are HOST expressions (`bounds.py`): Python integers at run time,
+    made only of IRConst, IRVar of scalar parameters, IRArrayAttr, ``+ - * // %``, unary minus and min/max. They are
+    never annotated."""
 
     start: IRExpr
     stop: IRExpr
@@ -300,7 +301,7 @@ class IRRange:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class IRParallelFor(IRStmt):
-    """A parallel loop over the product of `ranges` (last index fastest); `vars` are i64. Only at the top of a kernel."""
+    """A parallel loop over the product of `ranges` (last index fastest); `vars` are i64. Only at a kernel's top."""
 
     vars: list[str]
     ranges: list[IRRange]
@@ -325,8 +326,8 @@ class Symbol:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class IRParam:
-    """A parameter: `annotation` pins a scalar (`n: tack.i64`); `type` is set when typed. `written` and `read` say whether
-    an array parameter may be stored to (atomics included) or loaded from, device functions included."""
+    """A parameter: `annotation` pins a scalar (`n: tack.i64`); `type` is set when typed. `written` and `read` say
+    whether an array parameter may be stored to (atomics included) or loaded from, device functions included."""
 
     name: str
     loc: Loc
@@ -372,7 +373,7 @@ class IRKernel(IRFunction):
 
 
 @functools.cache
-def _child_fields(cls: type[IRNode | IRRange]) -> tuple[str, ...]:
+def _child_fields(cls: type[Any]) -> tuple[str, ...]:
     """The fields of a class that may hold nodes, by the text of their annotations: compiling walks trees a lot."""
     return tuple(f.name for f in fields(cls) if "IR" in str(f.type))
 

@@ -32,8 +32,8 @@ class Rule(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Op:
     """One row. `evaluate(dtype, *values)` gives the exact result, values and result being Python numbers of the type
-    `dtype` that the operation runs in (the operand type for COMPARE, PREDICATE and BITS). `constraint` names the rule of
-    the contract's caller-constraint table that inputs must keep."""
+    `dtype` that the operation runs in (the operand type for COMPARE, PREDICATE and BITS). `constraint` names the rule
+    of the contract's caller-constraint table that inputs must keep."""
 
     name: str
     arity: tuple[int, int | None]  # least and most operands; None: any number
