@@ -74,12 +74,12 @@ def test_functions_of_one_name_on_neighbouring_lines():
     if functions == []:
 
         def f(a):
-            a[0] = 1  # noqa: E704
+            a[0] = 1
 
         functions.append(f)
 
         def f(a):
-            a[0] = 2  # noqa: E704
+            a[0] = 2
 
         functions.append(f)
     assert [body(read_source(f, "kernel")) for f in functions] == ["a[0] = 1", "a[0] = 2"]
