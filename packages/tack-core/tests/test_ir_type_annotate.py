@@ -241,6 +241,14 @@ def test_a_local_read_above_its_first_assignment():
     assert local_type(kernel, "later") is u16
 
 
+def test_a_local_whose_own_value_is_in_one_arm():
+    """TYPE-6: the other arm gives it its first type."""
+    for value in ("r + x if k > 0 else a[k]", "a[k] if k == 0 else r + x"):
+        body = f"k = 0\nwhile k < 3:\n    r = {value}\n    k += 1\n    out[i] = r"
+        kernel = typed_body(body, {"out": array(i8), "a": array(u8), "x": i8})
+        assert local_type(kernel, "r") is i16
+
+
 def test_an_error_that_a_later_join_removes_is_no_error():
     """TYPE-6: the types are those of the fixpoint, whatever the order of rounds."""
     body = "t = tack.i64(1)\nt = t + x\nt = y\nout[i] = t"

@@ -58,13 +58,16 @@ def assigned_names(function: IRFunction) -> set[str]:
     return {node.name for node in walk(function.body) if isinstance(node, IRAssign)}
 
 
-def has_effects(expr: IRNode) -> bool:
-    """Whether evaluating an untyped expression twice could differ from evaluating it once."""
-    for node in walk(expr):
-        if isinstance(node, (IRAtomic, IRStore, IRPrint)):
+def has_effects(node: IRNode, seen: set[int] | None = None) -> bool:
+    """Whether running untyped code twice could differ from running it once; `seen` holds templates known not to."""
+    seen = set() if seen is None else seen
+    for part in walk(node):
+        if isinstance(part, (IRAtomic, IRStore, IRPrint)):
             return True
-        if isinstance(node, IRCall) and any(has_effects(statement) for statement in template_of(node).body):
-            return True
+        if isinstance(part, IRCall) and id(template_of(part)) not in seen:
+            seen.add(id(template_of(part)))
+            if any(has_effects(statement, seen) for statement in template_of(part).body):
+                return True
     return False
 
 

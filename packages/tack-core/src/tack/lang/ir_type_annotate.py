@@ -233,10 +233,22 @@ class Annotator(StatementTyper):
 
     def _select(self, expr: IRSelect) -> IRExpr:
         cond = self._annotate_expr(expr.cond)
-        arms = [self._annotate_expr(expr.then), self._annotate_expr(expr.other)]
+        arms = self._arms(expr)
         (then, other), dtype = self._meet_at(arms, "the arms of this conditional expression", expr.loc)
         literal, weak = both_marks(arms, dtype)
         return IRSelect(loc=expr.loc, cond=cond, then=then, other=other, dtype=dtype, _literal=literal, _weak=weak)
+
+    def _arms(self, expr: IRSelect) -> list[IRExpr]:
+        """Both arms. While one reads a local without a type yet, the other stands in: ``r = r + 1 if k > 0 else 0``."""
+        typed: list[IRExpr] = []
+        for arm in (expr.then, expr.other):
+            try:
+                typed.append(self._annotate_expr(arm))
+            except UntypedRead as error:
+                self.problem = self.problem or error
+                if not typed and arm is expr.other:
+                    raise
+        return [typed[0], typed[-1]]
 
     def _cast(self, expr: IRCast) -> IRExpr:
         operand = self._annotate_expr(expr.operand)
