@@ -82,7 +82,7 @@ class LaunchEmitter(BoundsEmitter, StatementEmitter):
         rank, assigned = len(loop.ranges), _assigned(loop.body)
         # An iteration starts from what the locals that it assigns held before the loop.
         entering = [(name, self._read(name)) for name in sorted(assigned.difference(loop.vars))]
-        first, last = self._positions(rank, "%begin"), self._positions(rank, self.f.emit("sub i64 %end, 1"))
+        first, last = self._run_end(rank, "%begin"), self._run_end(rank, self.f.emit("sub i64 %end, 1"))
         self._level(_Nest(loop, entering, assigned, first, last), 0, "true", "true")
         self.f.close("ret void")
         # noinline: a promise on a parameter does not survive inlining as well, and the unpacking stays out of the way.
@@ -134,7 +134,7 @@ class LaunchEmitter(BoundsEmitter, StatementEmitter):
         self.f.cond_br(emit(f"icmp eq i64 {at}.next, {stop}"), done, head)
         self.f.open(done)
 
-    def _positions(self, rank: int, flat: str) -> list[str]:
+    def _run_end(self, rank: int, flat: str) -> list[str]:
         """The position of an iteration along each dimension, the last one fastest."""
         positions, rest = [""] * rank, flat
         for axis in range(rank - 1, 0, -1):
