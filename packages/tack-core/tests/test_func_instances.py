@@ -8,9 +8,7 @@ from __future__ import annotations
 import pytest
 
 import tack
-from tack.lang.func_instances import Instances
-from tack.lang.ir import IRCall, IRFunction, IRReturn
-from tack.lang.ir_type_annotate import Annotator
+from tack.lang.ir import IRCall, IRReturn
 from tack.lang.types import f32, f64, i8, i16, i32, i64, u8, u64
 from typing_rig import array, module, nodes, stored, typed_body
 
@@ -75,9 +73,9 @@ def test_several_results():
     kernel = typed_body("p, q = f(x, y)\nout[i] = p", {"out": array(i64), "x": i8, "y": i64}, **made)
     assert kernel.functions["f"].results == (i64, f32)
     params = {"out": array(i64), "x": i8, "y": i64}
-    with pytest.raises((TypeError, ValueError), match="2"):
+    with pytest.raises(TypeError, match="`f` returns 2 values"):
         typed_body("out[i] = f(x, y)", params, **made)
-    with pytest.raises((TypeError, ValueError), match="3"):
+    with pytest.raises(TypeError, match="2 values cannot be unpacked"):
         typed_body("p, q, r = f(x, y)\nout[i] = p", params, **made)
 
 
@@ -86,7 +84,7 @@ def test_functions_without_a_result():
     made = funcs("@tack.func\ndef put(a, k, v):\n    a[k] = v\n@tack.func\ndef deep(a, v):\n    put(a, 1, v)\n")
     kernel = typed_body("deep(out, x)", {"out": array(i8, 2), "x": f64}, **made)
     assert functions_by_params(kernel) == {"put": (array(i8, 2), i32, f64), "deep": (array(i8, 2), f64)}
-    with pytest.raises(TypeError, match=r"returns? nothing|no value"):
+    with pytest.raises(TypeError, match="`deep` returns no value"):
         typed_body("out[i] = deep(out, x)", {"out": array(i8), "x": f64}, **made)
 
 
@@ -126,27 +124,6 @@ def test_an_error_shows_the_call_sites():
     assert len(sites) == 2
     assert sites[0].endswith("in device function `outer`")
     assert sites[1].endswith("in kernel `k`")
-
-
-def test_a_cycle_of_templates_is_refused():
-    """SYN-7: lowering refuses recursion; should a cycle come through, typing ends too."""
-    template = module("@tack.func\ndef f(x):\n    return x\n")["f"].lowered().ir
-
-    class Callee:
-        def lowered(self):
-            return type("Lowered", (), {"ir": template})
-
-    (ret,) = template.body
-    ret.values[0] = IRCall(loc=ret.loc, callee=Callee(), args=[ret.values[0]])
-    instances = Instances(Annotator, has_f64=False)
-    with pytest.raises(tack.lang.diagnostics.UnsupportedSyntaxError, match="calls itself"):
-        typed_call(instances, template)
-
-
-def typed_call(instances: Instances, template: IRFunction):
-    from tack.lang.func_instances import Argument
-
-    return instances.get(template, (Argument(i32),), f32, (template.loc,), 10)
 
 
 # --- Weak literals through calls ------------------------------------------------------------------------------------

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tack.lang.diagnostics import Loc, UnsupportedSyntaxError, fail
+from tack.lang.diagnostics import Loc
 from tack.lang.ir import (
     IRAssign,
     IRAtomic,
-    IRBreak,
     IRCall,
-    IRConst,
     IRFunction,
-    IRIf,
     IRNode,
     IRParam,
     IRPrint,
-    IRReturn,
-    IRStmt,
     IRStore,
-    IRWhile,
     Symbol,
     walk,
 )
@@ -71,32 +65,6 @@ def has_effects(node: IRNode, seen: set[int] | None = None) -> bool:
     return False
 
 
-def falls_through(body: Sequence[IRStmt]) -> bool:
-    """Whether control may reach the end of a list of statements."""
-    for statement in body:
-        if isinstance(statement, IRReturn):
-            return False
-        if isinstance(statement, IRIf) and not falls_through(statement.then) and not falls_through(statement.other):
-            return False
-        if isinstance(statement, IRWhile) and _is_forever(statement):
-            return False
-    return True
-
-
-def _is_forever(loop: IRWhile) -> bool:
-    return isinstance(loop.cond, IRConst) and bool(loop.cond.value) and not _breaks(loop.body)
-
-
-def _breaks(body: Sequence[IRStmt]) -> bool:
-    """Whether a `break` in `body` leaves the loop around it."""
-    for statement in body:
-        if isinstance(statement, IRBreak):
-            return True
-        if isinstance(statement, IRIf) and (_breaks(statement.then) or _breaks(statement.other)):
-            return True
-    return False
-
-
 def _without_unread_params(symbols: dict[str, Symbol], params: list[IRParam]) -> dict[str, Symbol]:
     names = {param.name for param in params}
     return {name: symbol for name, symbol in symbols.items() if symbol.kind != "param" or name in names}
@@ -110,7 +78,6 @@ class Instances:
         self.has_f64 = has_f64
         self._known: dict[tuple[Any, ...], tuple[IRFunction, Instance]] = {}
         self._by_name: dict[str, IRFunction] = {}
-        self._open: list[IRFunction] = []
 
     def get(
         self, template: IRFunction, arguments: tuple[Argument, ...], adopted: DType, chain: tuple[Loc, ...], rounds: int
@@ -118,19 +85,7 @@ class Instances:
         """The instance of `template` for a signature; `adopted` is the type that its weak results take."""
         key = (id(template), arguments, adopted)
         if key not in self._known:
-            if any(template is function for function in self._open):
-                fail(
-                    UnsupportedSyntaxError,
-                    f"{template.loc.function} calls itself, directly or through others",
-                    chain[-1],
-                    hint="write the recursion as a loop",
-                    chain=chain[:-1],
-                )
-            self._open.append(template)
-            try:
-                instance = self._type(template, arguments, adopted, chain, rounds)
-            finally:
-                self._open.pop()
+            instance = self._type(template, arguments, adopted, chain, rounds)
             self._known[key] = (template, instance)  # the template stays alive, so that its id stays its own
         return self._known[key][1]
 

@@ -377,10 +377,6 @@ class Annotator(StatementTyper):
     def _atomic(self, expr: IRAtomic) -> IRExpr:
         array = self._array(expr.array, expr.loc)
         shown = self.source_name(expr.array)
-        if array.space == "constant":
-            self._fail(
-                TypeError, f"`{shown}` is a captured table, which is constant", expr.loc, "pass an array argument"
-            )
         if array.space == "private":
             self._fail(
                 TypeError, f"`{shown}` is private to an iteration, so atomics on it have no meaning", expr.loc,

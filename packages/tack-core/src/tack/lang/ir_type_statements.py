@@ -15,7 +15,6 @@ from tack.lang.func_instances import (
     Instance,
     Instances,
     assigned_names,
-    falls_through,
     has_effects,
     template_of,
 )
@@ -34,7 +33,6 @@ from tack.lang.ir import (
     IRFor,
     IRFunction,
     IRIf,
-    IRKernel,
     IRLoad,
     IRLocalArray,
     IRParallelFor,
@@ -156,7 +154,6 @@ class StatementTyper(WeakLiterals):
                 continue
             if self.problem is not None:
                 self._raise_problem(self.problem)
-            self._check_returns()
             self._drop_unread(body)
             return body
         raise AssertionError(f"{self.ir.loc}: the types of locals did not settle in {max_rounds} rounds")
@@ -300,11 +297,6 @@ class StatementTyper(WeakLiterals):
 
     def _store(self, node: IRStore) -> IRStore:
         array = self._array(node.array, node.loc)
-        if array.space == "constant":
-            shown = self.source_name(node.array)
-            self._fail(
-                TypeError, f"`{shown}` is a captured table, which is constant", node.loc, "pass an array argument"
-            )
         value = self._adopt(self._annotate_expr(node.value), array.dtype)
         return IRStore(loc=node.loc, array=node.array, index=self._index(node.index, array, node), value=value)
 
@@ -364,13 +356,6 @@ class StatementTyper(WeakLiterals):
         # Weak results end here, as in a local that is assigned several literals.
         call, instance = self._call(node.call, f64 if self.instances.has_f64 else f32)
         results = instance.function.results
-        if len(results) != len(node.names):
-            self._fail(
-                TypeError,
-                f"{len(node.names)} names for the {len(results)} results of `{self._called(node.call)}`",
-                node.loc,
-                "unpack exactly as many names as it returns values",
-            )
         for name, dtype in zip(node.names, results, strict=True):
             self.contribute(name, IRVar(loc=node.loc, name=name, dtype=dtype))
         return IRUnpack(loc=node.loc, names=list(node.names), call=call)
@@ -378,21 +363,12 @@ class StatementTyper(WeakLiterals):
     def _value_of_call(self, node: IRCall) -> IRCall:
         call, instance = self._call(node, f32)
         results = instance.function.results
-        if len(results) != 1:
-            called = self._called(node)
-            message, hint = f"`{called}` returns nothing, and a value is needed here", f"return a value in `{called}`"
-            if results:
-                message = f"`{called}` returns {len(results)} values, and one is needed here"
-                hint = "unpack them: " + ", ".join("abcdefgh"[: len(results)]) + f" = {called}(...)"
-            self._fail(TypeError, message, node.loc, hint)
+        assert len(results) == 1, f"{node.loc}: lowering let a call for {len(results)} values through"
         call.dtype = results[0]
         if instance.weak[0]:
             call._literal = call._weak = True
             self.weak_calls[id(call)] = (call, node)
         return call
-
-    def _called(self, node: IRCall) -> str:
-        return template_of(node).name
 
     def _retype_call(self, call: IRCall, dtype: DType) -> None:
         fresh, instance = self._call(self.weak_calls[id(call)][1], dtype)
@@ -407,10 +383,6 @@ class StatementTyper(WeakLiterals):
     def _call(self, node: IRCall, adopted: DType) -> tuple[IRCall, Instance]:
         """A call typed by its own arguments, and the instance that it calls."""
         template = template_of(node)
-        if len(node.args) != len(template.params):
-            self._fail(
-                TypeError, f"`{template.name}` takes {len(template.params)} arguments, not {len(node.args)}", node.loc
-            )
         typed = [self._argument(arg) for arg in node.args]
         all_literal = all(arg._literal for arg in typed)
         assigned = assigned_names(template)
@@ -455,28 +427,6 @@ class StatementTyper(WeakLiterals):
         values = [self._annotate_expr(value) for value in node.values]
         typed = [self._adopt(value, self.contribute(result_name(k), value)) for k, value in enumerate(values)]
         return IRReturn(loc=node.loc, values=typed)
-
-    def _check_returns(self) -> None:
-        """All returns of a function give as many values, and with values no path ends without one (rule FUNC-2)."""
-        returns = [node for node in walk(self.ir.body) if isinstance(node, IRReturn)]
-        if not returns:
-            return
-        first = next((r for r in returns if r.values), returns[0])
-        for other in returns:
-            if len(other.values) != len(first.values):
-                self._fail(
-                    TypeError,
-                    f"{len(other.values)} values are returned here, and {len(first.values)} at {first.loc}",
-                    other.loc,
-                    "return as many values on every path",
-                )
-        if first.values and not isinstance(self.ir, IRKernel) and falls_through(self.ir.body):
-            self._fail(
-                TypeError,
-                f"a value is returned here, but {self.ir.loc.function} can end without one",
-                first.loc,
-                "end it with a return of a value",
-            )
 
     # ----------------------------------------------------------------------------------------------------- the tables
 
