@@ -154,6 +154,8 @@ class KernelState:
             fresh = self._lower()
             # Native calls without the GIL may be running code of any lowering: none is dropped meanwhile.
             keep = len(self.lowerings) if self.kernel._running else MAX_LOWERINGS - 1
+            if keep < len(self.lowerings) and self._tables is not None:
+                self._tables.withdraw()  # a row may point at the code that goes
             self.lowerings = [fresh, *self.lowerings[:keep]]
             return fresh
 
@@ -200,6 +202,8 @@ class KernelState:
             keys=keys,
         )
         with self.kernel._lock:
+            if not any(lowering is known for known in self.lowerings):
+                return  # dropped by another thread meanwhile: its code lives no longer than this call
             if self._tables is None:
                 self._tables = Tables(self.kernel)
             self._tables.publish(lowering.captures, row)
