@@ -49,7 +49,7 @@ def body_lines(statements: str, params: str = "a, b, n") -> list[str]:
         # LIT-2
         ("x = -9223372036854775808", ["x = -9223372036854775808"]),
         ("x = -0.5 + +2", ["x = ((-0.5) + 2)"]),
-        ("x = - -3", ["x = 3"]),
+        ("x = - -3", ["x = (--3)"]),  # an operation on a literal: it wraps at the literal's type
         ("x = True\ny = not False", ["x = 1", "y = (not 0)"]),
         # EVAL-6: the middle operand is evaluated once; what is as good twice is not kept.
         ("x = 0 < a[i] < n", ["x = ((0 < (%1 := a[i])) and (%1 < n))"]),

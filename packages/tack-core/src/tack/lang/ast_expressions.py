@@ -27,7 +27,7 @@ from tack.lang.ir import (
     IRVar,
 )
 from tack.lang.lowering_context import Captured, Context
-from tack.lang.types import DType, Scalar
+from tack.lang.types import DType, Scalar, i64
 
 BINARY_OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
@@ -129,7 +129,12 @@ class ExpressionLowering(Context):
                 return IRNot(loc=loc, operand=operand)
             case ast.Invert():
                 return IRUnary(loc=loc, op="~", operand=operand)
-        if isinstance(operand, IRConst) and isinstance(operand.value, int) and operand.pinned is None:
+        if (
+            isinstance(operand, IRConst)
+            and isinstance(operand.value, int)
+            and operand.pinned is None
+            and operand.value >= 0
+        ):
             return IRConst(loc=loc, value=-operand.value)  # a negative literal is judged whole (rule LIT-2)
         return IRUnary(loc=loc, op="-", operand=operand)
 
@@ -296,7 +301,7 @@ class ExpressionLowering(Context):
         table = self.tables.get(symbol)
         if table is None:
             return IRArrayAttr(loc=self.loc(node), array=symbol, attr=attr, axis=axis)
-        return self.number(table.shape[axis], node)
+        return self.number(table.shape[axis], node, i64)
 
     def attribute(self, node: ast.Attribute) -> IRExpr:
         captured = self.captured(node) if self.captured_root(node) is not None else None

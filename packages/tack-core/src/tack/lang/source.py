@@ -111,8 +111,17 @@ def _texts(fn: types.FunctionType) -> Iterator[str]:
         yield sys.orig_argv[sys.orig_argv.index("-c") + 1]
 
 
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """A text, with its functions by name and first line, as trees and as the code they compile to."""
+
+    text: SourceText
+    nodes: dict[tuple[str, int], FunctionNode]
+    codes: dict[tuple[str, int], types.CodeType]
+
+
 @functools.lru_cache(maxsize=32)
-def _parse(text: str, filename: str, flags: int) -> tuple[ast.Module, types.CodeType, SourceText] | None:
+def _parse(text: str, filename: str, flags: int) -> _Parsed | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python gave its warnings about this text when it compiled it
@@ -121,20 +130,18 @@ def _parse(text: str, filename: str, flags: int) -> tuple[ast.Module, types.Code
     except (SyntaxError, ValueError):
         return None
     lines = io.StringIO(text, newline=None).read().split("\n")
-    return tree, compiled, SourceText(filename, tuple(lines))
+    nodes = {(n.name, _first_line(n)): n for n in ast.walk(tree) if isinstance(n, FunctionNode)}
+    codes = {(c.co_name, c.co_firstlineno): c for c in _codes(compiled)}
+    return _Parsed(SourceText(filename, tuple(lines)), nodes, codes)
 
 
 def _find(text: str, code: types.CodeType) -> tuple[FunctionNode, SourceText] | None:
     parsed = _parse(text, code.co_filename, code.co_flags & _FUTURE_FLAGS)
     if parsed is None:
         return None
-    tree, compiled, source_text = parsed
-    if not any(_compiled_from(code, candidate) for candidate in _codes(compiled)):
-        return None
-    for node in ast.walk(tree):
-        if isinstance(node, FunctionNode) and node.name == code.co_name and _first_line(node) == code.co_firstlineno:
-            return node, source_text
-    return None
+    key = (code.co_name, code.co_firstlineno)
+    node, fresh = parsed.nodes.get(key), parsed.codes.get(key)
+    return (node, parsed.text) if node is not None and fresh is not None and _compiled_from(code, fresh) else None
 
 
 def _first_line(node: FunctionNode) -> int:
@@ -150,8 +157,6 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def _compiled_from(code: types.CodeType, fresh: types.CodeType) -> bool:
     """Whether `code` is what the text compiles to now, or that plus what an import hook (pytest's asserts) added."""
-    if (fresh.co_name, fresh.co_firstlineno) != (code.co_name, code.co_firstlineno):
-        return False
     if fresh == code:
         return True
     arguments = code.co_argcount + code.co_kwonlyargcount

@@ -32,7 +32,7 @@ from tack.codegen.call_entry_ir import (
     RESULT_UNSIGNED,
 )
 from tack.lang.array import DEVICE_MASK, MISALIGNED, READ_ONLY, Array
-from tack.lang.ast_transform import Lowered, lower_kernel
+from tack.lang.ast_transform import lower_kernel
 from tack.lang.diagnostics import fail
 from tack.lang.ir import IRArrayRef, IRAtomic, IRCall, IRFunction, IRKernel, walk
 from tack.lang.ir_verify import verify_untyped
@@ -90,19 +90,6 @@ class Lowering:
         return True
 
 
-def all_captures(lowered: Lowered) -> tuple[Capture, ...]:
-    """The captures of a kernel and of every device function it reaches."""
-    found: dict[int, tuple[Capture, ...]] = {}
-    pending = [lowered]
-    while pending:
-        unit = pending.pop()
-        found[id(unit)] = unit.captures
-        for node in walk(unit.ir.body):
-            if isinstance(node, IRCall) and id(callee := node.callee.lowered()) not in found:
-                pending.append(callee)
-    return tuple(c for captures in found.values() for c in captures)
-
-
 def atomic_params(ir: IRFunction) -> set[str]:
     """The array parameters with atomic operations on them, in this function or in one that it calls."""
     names = {p.name for p in ir.params}
@@ -139,7 +126,7 @@ class KernelState:
         assert isinstance(ir, IRKernel)
         written = tuple(i for i, p in enumerate(ir.params) if p.written)
         pins = tuple((i, p.annotation) for i, p in enumerate(ir.params) if p.annotation is not None)
-        return Lowering(ir, all_captures(lowered), written, pins)
+        return Lowering(ir, lowered.captures, written, pins)
 
     def lowering(self) -> Lowering:
         """The lowering for the values that captured names hold now (rules CAP-*)."""
