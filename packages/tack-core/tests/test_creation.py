@@ -202,7 +202,7 @@ def test_asarray_of_integers_is_exact(device):
         np.zeros(2, [("x", "i4")]), "abc", ["a"], None, {}, [None], object(),
         [-1, 2**63], [2**64], [tack.u8(1), 2], [tack.u8(1), tack.i8(1)],
     ],
-    ids=repr,
+    ids=lambda bad: type(bad).__name__,
 )  # fmt: skip
 def test_asarray_refuses(device, bad):
     with pytest.raises(TypeError):
