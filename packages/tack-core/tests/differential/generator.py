@@ -75,9 +75,9 @@ def program(seed: str, row: int) -> Program:
         local = writer.fresh("x")
         writer.line(f"{local} = {name}[{INDEX}]")
         writer.variables[local] = t
-    writer.statements(rng.randint(1, 5), depth=0)
+    writer.statements(rng.randint(1, 4), depth=0)
     for name in rng.sample(list(OUTPUTS), rng.choice((1, 1, 2))):
-        writer.line(f"{name}[{row}, {INDEX}] = {writer.expression(3)[0]}")
+        writer.line(f"{name}[{row}, {INDEX}] = {writer.expression(writer.depth())[0]}")
         if rng.random() < 0.2:
             operand, _ = writer.matching(OUTPUTS[name], 2)
             writer.line(f"{name}[{row}, {INDEX}] {rng.choice('+-*^')}= {operand}")
@@ -135,6 +135,10 @@ class Writer:
         self.counter += 1
         return f"{self.prefix}{stem}{self.counter}"
 
+    def depth(self) -> int:
+        """How deep a whole expression goes."""
+        return self.rng.choice((1, 2, 2, 3))
+
     # ---------------------------------------------------------------------------------------------- statements
 
     def statements(self, count: int, depth: int) -> None:
@@ -160,7 +164,7 @@ class Writer:
         self.variables = before
 
     def declare(self, depth: int) -> None:
-        text, t = self.expression(3)
+        text, t = self.expression(self.depth())
         name = self.fresh("t")
         self.line(f"{name} = {text}")
         self.variables[name] = t
@@ -172,7 +176,7 @@ class Writer:
     def reassign(self, depth: int) -> None:
         name = self.assignable()
         if name is not None:
-            self.line(f"{name} = {self.matching(self.variables[name], 3)[0]}")
+            self.line(f"{name} = {self.matching(self.variables[name], self.depth())[0]}")
 
     def augment(self, depth: int) -> None:
         name = self.assignable()
@@ -277,10 +281,10 @@ class Writer:
 
     def give_back(self) -> None:
         if not self.results:
-            made = [self.expression(3) for _ in range(self.result_count)]
+            made = [self.expression(self.depth()) for _ in range(self.result_count)]
             self.results = [t for _, t in made]
         else:
-            made = [self.matching(t, 3) for t in self.results]
+            made = [self.matching(t, self.depth()) for t in self.results]
             self.results = [promote(a, b) or a for a, (_, b) in zip(self.results, made, strict=True)]
         self.line("return " + ", ".join(text for text, _ in made))
 
