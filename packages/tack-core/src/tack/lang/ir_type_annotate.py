@@ -183,11 +183,7 @@ class Annotator(StatementTyper):
     # --------------------------------------------------------------------------------------------------- operators
 
     def _unary(self, expr: IRUnary) -> IRExpr:
-        inner = expr.operand
-        if expr.op == "-" and isinstance(inner, IRConst) and inner.pinned is None and type(inner.value) is int:
-            # Rule LIT-2: a negative literal is judged whole.
-            return self._const(IRConst(loc=expr.loc, value=-inner.value))
-        operand = self._annotate_expr(inner)
+        operand = self._annotate_expr(expr.operand)
         dtype = _dtype(operand)
         if ops.UNARY[expr.op].rule is ops.Rule.BITWISE:
             self._need_integers(f"`{expr.op}`", [operand], expr.loc)
