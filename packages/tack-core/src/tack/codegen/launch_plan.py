@@ -1,0 +1,116 @@
+"""What a runtime must know to launch generated kernels: plain data, so that it never looks at IR and can be stored.
+
+A bound of a loop is a tree of tuples: ``("const", n)``, ``("scalar", position)``, ``("shape", position, axis)``,
+``("size", position)``, ``("neg", x)``, ``(op, x, y)`` for ``+ - * // %``, ``("min", x, ...)`` and ``("max", x, ...)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tack.lang import ir
+from tack.lang.types import ArrayType, DType, i64, u64
+
+Bound = tuple[Any, ...]
+
+ARRAY: Final = "array"  # the address of an array argument
+RESULT: Final = "result"  # the address of one element that receives the kernel's result
+EXTENT: Final = "extent"  # an extent of an array argument
+SCALAR: Final = "scalar"  # a scalar argument
+FIRST: Final = "first"  # the flat index of this launch's first iteration
+STOP: Final = "stop"  # the flat index that this launch ends before
+START: Final = "start"  # of the loop's range along an axis
+STEP: Final = "step"
+TRIPS: Final = "trips"  # how many values that range has
+
+_ADDRESSES = (ARRAY, RESULT)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelParameter:
+    """One parameter of a generated kernel. `position` is that of the user's parameter, `axis` an axis of its array, or
+    of the loop; `dtype` the element type of an address, and the type of anything else."""
+
+    kind: str
+    dtype: DType
+    position: int = -1
+    axis: int = -1
+
+    @property
+    def is_address(self) -> bool:
+        return self.kind in _ADDRESSES
+
+    @property
+    def order(self) -> tuple[int, int, int, int]:
+        """Addresses first, then by size, large ones first: so that a structure of the others has no holes."""
+        kinds = (ARRAY, RESULT, EXTENT, FIRST, STOP, START, STEP, TRIPS, SCALAR)
+        size = 0 if self.is_address else -self.dtype.itemsize
+        return (not self.is_address, size, kinds.index(self.kind), (self.position << 8) + self.axis)
+
+
+@dataclass(frozen=True, slots=True)
+class RangePlan:
+    """A range of a parallel loop, as bounds that the host evaluates at each call."""
+
+    start: Bound
+    stop: Bound
+    step: Bound
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPlan:
+    """A generated kernel: its name, its parameters in order, and the ranges of its loop (none for the result)."""
+
+    name: str
+    parameters: tuple[KernelParameter, ...]
+    ranges: tuple[RangePlan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """A call: its loops in order, then the kernel of one iteration that writes the result, if there is one.
+
+    `group` is the number of iterations a workgroup; the kernels are compiled for it. With `packed`, parameters that are
+    not addresses are the fields of one structure, after the addresses, in order and naturally aligned.
+    """
+
+    loops: tuple[KernelPlan, ...]
+    result: KernelPlan | None
+    group: int
+    packed: bool
+
+
+def plan_ranges(loop: ir.IRParallelFor, positions: dict[str, int], params: list[ir.IRParam]) -> tuple[RangePlan, ...]:
+    """The bounds of a loop without IR; `positions` has the parameters by name."""
+
+    def plan(node: ir.IRExpr) -> Bound:
+        match node:
+            case ir.IRConst():
+                return ("const", int(node.value))
+            case ir.IRVar():
+                return (SCALAR, positions[node.name])
+            case ir.IRArrayAttr():
+                return _attribute(node, positions[node.array], params)
+            case ir.IRUnary():
+                return ("neg", plan(node.operand))
+            case ir.IRBinOp():
+                return (node.op, plan(node.left), plan(node.right))
+            case ir.IRBuiltin():
+                return (node.name, *map(plan, node.args))
+        raise AssertionError(f"{type(node).__name__} is no host expression")
+
+    return tuple(RangePlan(plan(r.start), plan(r.stop), plan(r.step)) for r in loop.ranges)
+
+
+def _attribute(node: ir.IRArrayAttr, position: int, params: list[ir.IRParam]) -> Bound:
+    if node.attr == "ndim":
+        array_type = params[position].type
+        assert isinstance(array_type, ArrayType)
+        return ("const", array_type.ndim)
+    return ("shape", position, node.axis) if node.attr == "shape" else ("size", position)
+
+
+def loop_parameter(kind: str, axis: int = -1) -> KernelParameter:
+    """A parameter that describes the iterations."""
+    return KernelParameter(kind, u64 if kind == TRIPS else i64, axis=axis)

@@ -1,0 +1,140 @@
+"""Metal Shading Language, compiled with fast math off."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from tack.codegen.c_dialect import OPENCL_TYPES, Dialect
+from tack.codegen.c_family import CFamilyCodeGen
+from tack.codegen.launch_plan import KernelParameter
+from tack.lang import ir
+from tack.lang.diagnostics import fail
+from tack.lang.types import DType, f64, i64, u64
+
+MSL = Dialect(
+    device="metal",
+    types={name: text for name, text in OPENCL_TYPES.items() if name != "f64"},
+    long_suffix="L",
+    function="static inline",
+    noinline="static __attribute__((noinline))",
+    kernel="kernel",
+    spaces={"global": "device ", "private": "thread ", "constant": "constant "},
+    table="constant",
+    shared="threadgroup",
+    restrict="__restrict",
+    barrier="threadgroup_barrier(mem_flags::mem_threadgroup);",
+    lane="tack_lane.x",
+    group="tack_group.x",
+    float_from_bits={32: "as_type<float>({})"},
+    float_to_bits={32: "as_type<uint>({})"},
+    bitcast="as_type<{type}>({})",
+)
+MOST_BUFFERS: Final = 31
+"""Arguments of a kernel that are buffers; the last one holds everything that is no array."""
+
+_IDS: Final = "uint3 tack_group [[threadgroup_position_in_grid]], uint3 tack_lane [[thread_position_in_threadgroup]]"
+# Metal's library lacks these two. Where 1 + x or exp(x) rounds, the error of the logarithm's argument cancels that of
+# the factor.
+_LOG1P: Final = """{function} float __tack_log1p_f32__(float x) {{
+    const float u = 1.0f + x;
+    if (u == 1.0f || u == {infinity}) return x;
+    return log(u) * (x / (u - 1.0f));
+}}
+"""
+_EXPM1: Final = """{function} float __tack_expm1_f32__(float x) {{
+    const float u = exp(x);
+    if (u == 1.0f) return x;
+    if (u == {infinity} || u - 1.0f == -1.0f) return u - 1.0f;
+    return (u - 1.0f) * (x / log(u));
+}}
+"""
+_MISSING: Final = {"log1p": _LOG1P, "expm1": _EXPM1}
+
+
+class MSLCodeGen(CFamilyCodeGen):
+    """Parameters that are no arrays travel in one structure: Metal passes nothing by value, and limits buffers."""
+
+    dialect: ClassVar[Dialect] = MSL
+    math_names: ClassVar[dict[str, str]] = {"round": "rint", "fabs": "abs", "fmin": "min", "fmax": "max"}
+    packed = True
+
+    def _preamble(self) -> list[str]:
+        return ["#include <metal_stdlib>", "using namespace metal;"]
+
+    def _supports(self, dtype: DType) -> bool:
+        return dtype is not f64
+
+    def _call_math(self, name: str, dtype: DType, *operands: str) -> str:
+        if name not in _MISSING:
+            return super()._call_math(name, dtype, *operands)
+        helper, infinity = f"__tack_{name}_f32__", self.dialect.literal(float("inf"), dtype)
+        text = _MISSING[name].format(function=self.dialect.function, infinity=infinity)
+        self.module.helpers.setdefault(helper, text)
+        return f"{helper}({operands[0]})"
+
+    # -- a workaround
+
+    def _emit_assign(self, node: ir.IRAssign) -> None:
+        """Metal's compiler (M1 Max) crashed on a 64-bit addition that updates a local from itself in a loop with a
+        run-time bound; not inlined, the addition held. Running the integer tests on an Apple GPU would show that this
+        can go."""
+        value = node.value
+        if self.loops and isinstance(value, ir.IRBinOp) and value.op == "+" and value.dtype in (i64, u64):
+            operands = (value.left, value.right)
+            if any(isinstance(x, ir.IRVar) and x.name == node.name for x in operands):
+                self.b.do(f"{self._variable(node.name)} = {self._separate_sum(value.dtype, operands)};")
+                return
+        super()._emit_assign(node)
+
+    def _separate_sum(self, dtype: DType, operands: tuple[ir.IRExpr, ir.IRExpr]) -> str:
+        name, t = f"__tack_add_separate_{dtype.name}__", self._type(dtype)
+        a, b = self._operands(operands)
+        inner = self.integers.binary("+", dtype, "a", "b")
+        text = f"{self.dialect.noinline} {t} {name}({t} a, {t} b) {{\n    return {inner};\n}}\n"
+        self.module.helpers.setdefault(name, text)
+        return f"{name}({a}, {b})"
+
+    # -- parameters
+
+    def _kernel_text(self, name: str, parameters: tuple[KernelParameter, ...]) -> str:
+        addresses = [p for p in parameters if p.is_address]
+        if len(addresses) >= MOST_BUFFERS:
+            message = f"device metal takes at most {MOST_BUFFERS - 1} arrays a loop, this one uses {len(addresses)}"
+            fail(TypeError, message, self.kernel.loc)
+        formals = [f"{self._formal_type(p)} {self.used[p]} [[buffer({i})]]" for i, p in enumerate(addresses)]
+        others = [(self._type(p.dtype), self.used[p]) for p in parameters if not p.is_address]
+        declaration = unpacking = ""
+        if others:
+            fields = "".join(f"    {t} {field};\n" for t, field in others)
+            declaration = f"struct {name}_arguments {{\n{fields}}};\n"
+            formals.append(f"constant {name}_arguments& arguments [[buffer({len(addresses)})]]")
+            unpacking = "".join(f"    {t} {field} = arguments.{field};\n" for t, field in others)
+        header = f"{self._kernel_header(name)}({', '.join([*formals, _IDS])})"
+        return f"{declaration}{header} {{\n{unpacking}{self.b.text()}}}\n"
+
+    # -- atomics
+
+    def native_atomic(self, op: str, dtype: DType) -> str | None:
+        if dtype.is_float or op == "cas":
+            return None
+        name = "atomic_exchange" if op == "exchange" else f"atomic_fetch_{op}"
+        return f"{name}_explicit((device atomic_{self._type(dtype)}*)p, v, memory_order_relaxed)"
+
+    def atomic_load(self, bits: int) -> str:
+        return "atomic_load_explicit((volatile device atomic_uint*)q, memory_order_relaxed)"
+
+    def compare_and_swap(self, bits: int) -> str:
+        """Metal has the weak form only, which may fail for nothing: try again until it fails for a reason."""
+        name = "__tack_cas_u32__"
+        order = "memory_order_relaxed, memory_order_relaxed"
+        self.module.helpers.setdefault(
+            name,
+            f"{self.dialect.function} uint {name}(volatile device uint* q, uint old, uint next) {{\n"
+            f"    uint seen = old;\n"
+            f"    volatile device atomic_uint* cell = (volatile device atomic_uint*)q;\n"
+            f"    while (!atomic_compare_exchange_weak_explicit(cell, &seen, next, {order})) {{\n"
+            f"        if (seen != old) return seen;\n"
+            f"    }}\n"
+            f"    return old;\n}}\n",
+        )
+        return f"{name}(q, old, next)"

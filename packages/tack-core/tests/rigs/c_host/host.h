@@ -1,0 +1,148 @@
+// Runs generated kernels on the host: thread ids, a loop over threads, fibers where threads wait for each other, and
+// handlers that count undefined behaviour instead of printing it. The shim of a dialect includes this first.
+#pragma once
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+#include <type_traits>
+#include <utility>
+
+struct rig_id {
+    unsigned x, y, z;
+};
+static rig_id rig_group, rig_lane;
+
+template <class To, class From>
+static inline To rig_bits(From value) {
+    static_assert(sizeof(To) == sizeof(From), "widths differ");
+    To result;
+    memcpy(&result, &value, sizeof result);
+    return result;
+}
+
+// What the sanitizer reports: how often, what first, and at which line of the generated text.
+struct rig_place {
+    const char* file;
+    unsigned line, column;
+};
+extern "C" {
+__attribute__((visibility("default"))) unsigned rig_reports;
+__attribute__((visibility("default"))) const char* rig_first_report;
+__attribute__((visibility("default"))) unsigned rig_first_line;
+}
+static inline void rig_report(const char* what, const void* data) {
+    if (rig_reports++ == 0) {
+        rig_first_report = what;
+        rig_first_line = data ? static_cast<const rig_place*>(data)->line : 0;
+    }
+}
+#define RIG_HANDLER(name) \
+    extern "C" __attribute__((used, visibility("hidden"), no_sanitize("undefined"))) void __ubsan_handle_##name(void* data, ...) { \
+        rig_report(#name, data); \
+    }
+RIG_HANDLER(add_overflow)
+RIG_HANDLER(sub_overflow)
+RIG_HANDLER(mul_overflow)
+RIG_HANDLER(negate_overflow)
+RIG_HANDLER(divrem_overflow)
+RIG_HANDLER(shift_out_of_bounds)
+RIG_HANDLER(out_of_bounds)
+RIG_HANDLER(load_invalid_value)
+RIG_HANDLER(float_cast_overflow)
+RIG_HANDLER(type_mismatch_v1)
+RIG_HANDLER(pointer_overflow)
+RIG_HANDLER(nonnull_arg)
+RIG_HANDLER(nonnull_return_v1)
+RIG_HANDLER(invalid_builtin)
+RIG_HANDLER(vla_bound_not_positive)
+RIG_HANDLER(builtin_unreachable)
+RIG_HANDLER(missing_return)
+
+// A call whose arguments lie behind pointers; a parameter that is a reference takes the object itself.
+template <class... A, size_t... I>
+static inline void rig_call(void (*kernel)(A...), void** p, std::index_sequence<I...>) {
+    kernel(*static_cast<std::remove_reference_t<A>*>(p[I])...);
+}
+template <class... A>
+static inline void rig_thread(void (*kernel)(A...), void** p) {
+    rig_call(kernel, p, std::make_index_sequence<sizeof...(A)>());
+}
+
+// Fibers: threads of a group in turn, each up to the next barrier.
+static ucontext_t rig_scheduler, *rig_fibers;
+static bool* rig_finished;
+static unsigned rig_current;
+static void (*rig_entry)();
+static inline void rig_barrier() { swapcontext(&rig_fibers[rig_current], &rig_scheduler); }
+static void rig_fiber() {
+    rig_entry();
+    rig_finished[rig_current] = true;
+    rig_barrier();
+}
+static void rig_run_group(unsigned size, void (*entry)()) {
+    const size_t stack = 65536;
+    char* stacks = static_cast<char*>(malloc(stack * size));
+    rig_fibers = static_cast<ucontext_t*>(calloc(size, sizeof(ucontext_t)));
+    rig_finished = static_cast<bool*>(calloc(size, sizeof(bool)));
+    rig_entry = entry;
+    for (unsigned lane = 0; lane < size; lane++) {
+        getcontext(&rig_fibers[lane]);
+        rig_fibers[lane].uc_stack.ss_sp = stacks + stack * lane;
+        rig_fibers[lane].uc_stack.ss_size = stack;
+        makecontext(&rig_fibers[lane], rig_fiber, 0);
+    }
+    for (bool some = true; some;) {
+        some = false;
+        for (rig_current = 0; rig_current < size; rig_current++) {
+            if (rig_finished[rig_current]) continue;
+            rig_lane.x = rig_current;
+            swapcontext(&rig_scheduler, &rig_fibers[rig_current]);
+            some = some || !rig_finished[rig_current];
+        }
+    }
+    free(stacks);
+    free(rig_fibers);
+    free(rig_finished);
+}
+
+// Defines `rig_<name>(arguments, groups, size, fibers)` for a kernel; the ids come last, for kernels that take them.
+#define RIG_EXPORT(name, count) \
+    static void** rig_arguments_##name; \
+    static void rig_enter_##name() { \
+        void* p[count + 2]; \
+        rig_id group = rig_group, lane = rig_lane; \
+        for (int i = 0; i < count; i++) p[i] = rig_arguments_##name[i]; \
+        p[count] = &group; \
+        p[count + 1] = &lane; \
+        rig_thread(name, p); \
+    } \
+    extern "C" __attribute__((visibility("default"))) void rig_##name(void** arguments, unsigned groups, unsigned size, int fibers) { \
+        rig_arguments_##name = arguments; \
+        for (rig_group.x = 0; rig_group.x < groups; rig_group.x++) { \
+            if (fibers) { \
+                rig_run_group(size, rig_enter_##name); \
+                continue; \
+            } \
+            for (rig_lane.x = 0; rig_lane.x < size; rig_lane.x++) rig_enter_##name(); \
+        } \
+    }
+
+// One thread at a time runs, so plain accesses are indivisible; unsigned arithmetic, since an atomic sum wraps.
+template <class T, class F>
+static inline T rig_exchange(volatile T* p, F next) {
+    T old = *p;
+    *p = next(old);
+    return old;
+}
+template <class T>
+static inline T rig_wrapping_add(T a, T b) {
+    if constexpr (std::is_floating_point_v<T>) return a + b;
+    else return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) + static_cast<std::make_unsigned_t<T>>(b));
+}
+template <class T>
+static inline T rig_wrapping_sub(T a, T b) {
+    if constexpr (std::is_floating_point_v<T>) return a - b;
+    else return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) - static_cast<std::make_unsigned_t<T>>(b));
+}
