@@ -380,7 +380,8 @@ def _child_fields(cls: type[Any]) -> tuple[str, ...]:
 
 def children(node: IRNode | IRRange) -> Iterator[Any]:
     """The IR nodes directly inside `node`, in evaluation order of the fields."""
-    for name in _child_fields(type(node)):
+    cls: Any = type(node)  # mypy finds no hash on a dataclass without eq
+    for name in _child_fields(cls):
         value = getattr(node, name)
         if isinstance(value, (IRNode, IRRange)):
             yield value
