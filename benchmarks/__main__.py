@@ -27,6 +27,7 @@ WORKLOADS = (
     "black_scholes",
 )
 OTHERS = ("call_cost", "first_call")
+BAR_OF_C, LONGEST = 30, 60  # characters
 
 
 def arguments() -> argparse.Namespace:
@@ -84,7 +85,7 @@ def ratio(ours: harness.Timing, theirs: harness.Timing) -> str:
 
 
 def throughput(names: list[str], gcc: Gcc, thread_counts: list[int], quick: bool, seconds: float) -> Iterator[str]:
-    """The table's lines, each as soon as it is measured."""
+    """The table's lines, each as soon as it is measured, then the plot."""
     yield "\n## Throughput: medians of interleaved rounds; in brackets the ratio of the least times\n"
     columns = (
         "workload",
@@ -100,12 +101,28 @@ def throughput(names: list[str], gcc: Gcc, thread_counts: list[int], quick: bool
     )
     yield f"| {' | '.join(columns)} |"
     yield f"|---{'|--:' * (len(columns) - 1)}|"
+    rows = []
     for name in names:
         for case in importlib.import_module(f"benchmarks.{name}").cases(quick):
             strict = gcc.load(case.workload, "strict") if gcc.version else None
             harness.check(case, strict, with_numpy=case.time_numpy)
             for threads in thread_counts:
-                yield line(harness.measure(case, gcc, threads, seconds))
+                rows.append(harness.measure(case, gcc, threads, seconds))
+                yield line(rows[-1])
+    yield from plot([row for row in rows if "C" in row.timings])
+
+
+def plot(rows: list[harness.Row]) -> Iterator[str]:
+    """Bars of Tack's time relative to plain C, in text; longer than C is drawn up to `LONGEST`."""
+    if not rows:
+        return
+    yield f"\n```\n{'Tack / C, medians':>44}  {'1.0':>{BAR_OF_C + 1}}"
+    for row in rows:
+        times_c = row.timings["Tack"].median / row.timings["C"].median
+        bar = "#" * max(1, min(LONGEST, round(times_c * BAR_OF_C)))
+        mark = bar if len(bar) > BAR_OF_C else f"{bar:<{BAR_OF_C}}|"
+        yield f"{row.name:>40} x{row.threads:<2}  {mark} {times_c:.2f}"
+    yield "```"
 
 
 def main() -> None:
