@@ -129,7 +129,7 @@ class ExpressionEmitter(ArithmeticEmitter):
     # -- conditions
 
     def _condition(self, node: ir.IRExpr) -> str:
-        """An expression as a condition of C, in brackets or one word."""
+        """An expression as a condition of C, always in brackets."""
         match node:
             case ir.IRCompare():
                 left, right = self._operands((node.left, node.right))
@@ -159,7 +159,7 @@ class ExpressionEmitter(ArithmeticEmitter):
             return f"({condition} ? {self._expr(node.then)} : {self._expr(node.other)})"
         result = self.b.name()
         self.b.do(f"{self._type(typed(node))} {result};")
-        self.b.open(f"if ({condition})")
+        self.b.open(f"if {condition}")
         self.b.do(f"{result} = {self._expr(node.then)};")
         self.b.otherwise()
         self.b.do(f"{result} = {self._expr(node.other)};")

@@ -190,7 +190,7 @@ class StatementEmitter(ExpressionEmitter):
     # -- control flow
 
     def _if(self, node: ir.IRIf) -> None:
-        self.b.open(f"if ({self._condition(node.cond)})")
+        self.b.open(f"if {self._condition(node.cond)}")
         self._block(node.then)
         if node.other:
             self.b.otherwise()
@@ -202,7 +202,7 @@ class StatementEmitter(ExpressionEmitter):
             self.b.open("for (;;)")
             self.b.do(f"if (!{self._condition(node.cond)}) break;")
         else:
-            self.b.open(f"while ({self._condition(node.cond)})")
+            self.b.open(f"while {self._condition(node.cond)}")
         self._loop_body(node.body)
 
     def _loop_body(self, body: list[ir.IRStmt]) -> None:
