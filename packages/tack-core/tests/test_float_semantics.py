@@ -368,7 +368,7 @@ NAMED = {
 
 @pytest.mark.parametrize("way", NAMED)
 def test_naming_rounds(device, name, way):
-    """FLT-4: a product that has a name is rounded once; read once in a later sum with its negated rounding, it gives 0."""
+    """FLT-4: a product that has a name is rounded once; read once, plus its negated rounding, it gives 0."""
     before, value = (text.format(name) for text in NAMED[way])
     a, b, c = products(name)
     lines = "".join(f"        {line}\n" for line in [*before.splitlines(), f"out[i] = {value}"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from types import FunctionType
 from typing import NoReturn
 
 from tack.lang import math_functions
@@ -22,6 +23,7 @@ from tack.lang.ir import (
     IRNot,
     walk,
 )
+from tack.lang.kernel import Kernel
 from tack.lang.lowering_context import Captured, Lowered
 from tack.lang.ops import BUILTINS
 from tack.lang.source import FunctionSource
@@ -49,6 +51,9 @@ class CallLowering(ExpressionLowering):
         captured = self.captured(node.func) if isinstance(node.func, (ast.Name, ast.Attribute)) else None
         if captured is None:
             spelled = f"`{ast.unparse(node.func)}`"
+            if isinstance(node.func, ast.Attribute):
+                hint = "values in a kernel have no methods; those of arrays work on the host"
+                self.unsupported(f"a call of a method, {spelled}, is not supported", node.func, hint)
             what = "a local" if isinstance(node.func, ast.Name) else "an expression"
             self.unsupported(
                 f"a call of {what}, {spelled}, is not supported",
@@ -76,8 +81,12 @@ class CallLowering(ExpressionLowering):
         name, value = captured.spelling, captured.value
         if getattr(value, "__module__", None) == "numpy" and isinstance(value, type):
             hint = "cast with a Tack dtype, for instance `tack.f32(x)`"
-        elif callable(value) and not isinstance(value, type):
+        elif isinstance(value, Kernel):
+            hint = "kernels are called on the host; make it a device function with @tack.func"
+        elif isinstance(value, FunctionType):
             hint = "decorate it with @tack.func, if it is yours; builtins are listed in the language contract"
+        elif callable(value) and not isinstance(value, type):
+            hint = "do it on the host, or write it with loops and builtins, which the language contract lists"
         else:
             hint = "only device functions (@tack.func), casts and builtins can be called"
         self.unsupported(
@@ -219,7 +228,8 @@ class CallLowering(ExpressionLowering):
                 made[name] = self.default(default, name, node, function)
         for name in names:
             if name not in made:
-                self.fail(TypeError, f"`{function.source.name}` needs an argument for `{name}`", node)
+                hint = f"call it as {function.source.name}({', '.join(names)})"
+                self.fail(TypeError, f"`{function.source.name}` needs an argument for `{name}`", node, hint)
         return [made[name] for name in names]
 
     def match_arguments(self, node: ast.Call, callee: FunctionSource) -> dict[str, ast.expr]:

@@ -229,6 +229,8 @@ class ExpressionLowering(Context):
     def element_array(self, node: ast.Subscript) -> str:
         symbol = self.array_symbol(node.value)
         if symbol is None:
+            if isinstance(node.value, ast.Attribute):
+                self.attribute(node.value)  # says what attributes there are
             self.unsupported(
                 "an index on an expression is not supported", node.value, "index an array argument by its name"
             )

@@ -101,6 +101,7 @@ class LoopLowering(StatementLowering):
                     TypeError,
                     f"`tack.ndrange` has {len(ranges)} dimensions, and there are {len(names)} loop variables",
                     node.target,
+                    "write one loop variable a dimension: `for i, j in tack.ndrange(...)`",
                 )
         if len(set(names)) != len(names):
             self.unsupported("two loop variables of one name are not supported", node.target, "name them differently")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -176,7 +177,9 @@ class Context:
                 self.unsupported(
                     f"`{spelling}` is not in this version of Tack", node, "this version has scalars and arrays"
                 )
-            self.fail(NameError, f"module `{base.spelling}` has no `{node.attr}`", node)
+            similar = difflib.get_close_matches(node.attr, dir(base.value), n=1)
+            hint = f"did you mean `{base.spelling}.{similar[0]}`?" if similar else None
+            self.fail(NameError, f"module `{base.spelling}` has no `{node.attr}`", node, hint)
         return Captured(spelling, value)
 
     def captures(self) -> tuple[Capture, ...]:

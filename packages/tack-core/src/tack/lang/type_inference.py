@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from tack.lang.diagnostics import fail
 from tack.lang.ir import IRKernel, IRParam
 from tack.lang.types import (
     BY_NAME,
@@ -125,19 +126,19 @@ def infer_param_types(ir: IRKernel, arguments: Sequence[Any]) -> list[ValueType]
     """
     if len(arguments) != len(ir.params):
         raise TypeError(f"kernel `{ir.name}` takes {len(ir.params)} arguments, not {len(arguments)}")
-    arrays = [_array_type(ir, p, a) for p, a in zip(ir.params, arguments, strict=True)]
+    arrays = [_array_type(p, a) for p, a in zip(ir.params, arguments, strict=True)]
     float_type = f64 if any(t is not None and t.dtype is f64 for t in arrays) else f32
     return [
-        array if array is not None else _scalar_type(ir, param, argument, float_type)
+        array if array is not None else _scalar_type(param, argument, float_type)
         for param, argument, array in zip(ir.params, arguments, arrays, strict=True)
     ]
 
 
-def _where(ir: IRKernel, param: IRParam) -> str:
-    return f"kernel `{ir.name}`, parameter `{param.name}`"
+def _refuse(kind: type[Exception], param: IRParam, text: str, hint: str | None = None) -> NoReturn:
+    fail(kind, f"parameter `{param.name}`: {text}", param.loc, hint=hint)
 
 
-def _array_type(ir: IRKernel, param: IRParam, argument: Any) -> ArrayType | None:
+def _array_type(param: IRParam, argument: Any) -> ArrayType | None:
     """The array type of an argument, or None if it is not an array."""
     if isinstance(argument, ArrayType):
         found = argument
@@ -149,16 +150,15 @@ def _array_type(ir: IRKernel, param: IRParam, argument: Any) -> ArrayType | None
             dtype = dtype_of_numpy(dtype)
         if not isinstance(dtype, DType):
             given = getattr(argument, "dtype", type(argument).__name__)
-            raise TypeError(
-                f"{_where(ir, param)}: an array of {given} has no Tack dtype; the dtypes are {', '.join(BY_NAME)}"
-            )
+            _refuse(TypeError, param, f"an array of {given} has no Tack dtype", f"the dtypes are {', '.join(BY_NAME)}")
         found = ArrayType(dtype, int(argument.ndim))
     if param.annotation is not None:
-        raise TypeError(f"{_where(ir, param)}: annotated {param.annotation!r}, it takes a number, not an array")
+        text = f"annotated {param.annotation!r}, it takes a number, not an array"
+        _refuse(TypeError, param, text, "remove the annotation to pass an array")
     return found
 
 
-def _scalar_type(ir: IRKernel, param: IRParam, argument: Any, float_type: DType) -> DType:
+def _scalar_type(param: IRParam, argument: Any, float_type: DType) -> DType:
     pin = param.annotation
     if isinstance(argument, DType):
         return pin or argument
@@ -166,43 +166,35 @@ def _scalar_type(ir: IRKernel, param: IRParam, argument: Any, float_type: DType)
         return argument.dtype
     value = argument.value if isinstance(argument, Scalar) else argument
     if isinstance(value, (int, np.integer, np.bool_)):
-        return _integer_type(ir, param, int(value))
+        return _integer_type(param, int(value))
     if isinstance(value, (float, np.floating)):
-        return _float_type(ir, param, float(value), pin or float_type)
-    raise TypeError(
-        f"{_where(ir, param)}: a value of type {type(argument).__name__} is not accepted; "
-        f"pass a number, a typed scalar such as tack.u8(3), or an array"
-    )
+        return _float_type(param, float(value), pin or float_type)
+    text = f"a value of type {type(argument).__name__} is not accepted"
+    _refuse(TypeError, param, text, "pass a number, a typed scalar such as tack.u8(3), or an array")
 
 
-def _integer_type(ir: IRKernel, param: IRParam, value: int) -> DType:
+def _integer_type(param: IRParam, value: int) -> DType:
     pin = param.annotation
     if pin is None or pin.is_float:
         try:
             natural = integer_type_for_value(value)
         except TypeError as error:
-            raise TypeError(f"{_where(ir, param)}: {error}") from None
+            _refuse(TypeError, param, str(error))
         return pin or natural
     if not pin.min <= value <= pin.max:
-        raise ValueError(
-            f"{_where(ir, param)}: {value} is outside {pin!r} [{pin.min}, {pin.max}]; "
-            f"pass {pin!r}({value}) to wrap it on purpose, or annotate a wider type"
-        )
+        hint = f"pass {pin!r}({value}) to wrap it on purpose, or annotate a wider type"
+        _refuse(ValueError, param, f"{value} is outside {pin!r} [{pin.min}, {pin.max}]", hint)
     return pin
 
 
-def _float_type(ir: IRKernel, param: IRParam, value: float, dtype: DType) -> DType:
+def _float_type(param: IRParam, value: float, dtype: DType) -> DType:
     if dtype.is_integer:
-        raise TypeError(
-            f"{_where(ir, param)}: annotated {dtype!r}, it takes an integer, not the float {value!r}; "
-            f"convert it before the call"
-        )
+        text = f"annotated {dtype!r}, it takes an integer, not the float {value!r}"
+        _refuse(TypeError, param, text, "convert it before the call")
     if dtype is f32 and math.isfinite(value):
         with np.errstate(over="ignore"):
             fits = math.isfinite(np.float32(value))
         if not fits:
-            raise ValueError(
-                f"{_where(ir, param)}: {value!r} is outside the range of f32, which a float argument becomes here; "
-                f"pass tack.f64({value!r}), or annotate the parameter with tack.f64"
-            )
+            text = f"{value!r} is outside the range of f32, which a float argument becomes here"
+            _refuse(ValueError, param, text, f"pass tack.f64({value!r}), or annotate the parameter with tack.f64")
     return dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +32,6 @@ class Binder:
         defaults = fn.__defaults__ or ()
         self.defaults: dict[str, Any] = dict(zip(positional[len(positional) - len(defaults) :], defaults, strict=True))
         self.defaults.update(fn.__kwdefaults__ or {})
-        self.what = f"kernel `{fn.__name__}`"
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Arguments in parameter order.
@@ -42,17 +42,19 @@ class Binder:
             For a missing, repeated or unknown argument, as Python words it, with the kernel's position.
         """
         if len(args) > self.positional:
-            raise self._error(TypeError, f"takes {self._signature()}; {len(args)} positional arguments were given")
+            text = f"{len(args)} positional arguments were given; it takes {self.positional}"
+            raise self._error(TypeError, text, hint=self._call_to_write())
         given = dict(zip(self.names, args, strict=False))
         for name, value in kwargs.items():
             if name not in self.names:
-                raise self._error(TypeError, f"has no parameter `{name}`; it takes {self._signature()}")
+                raise self._error(TypeError, f"there is no parameter `{name}`", hint=self._call_to_write())
             if name in given:
-                raise self._error(TypeError, f"got two values for `{name}`")
+                raise self._error(TypeError, f"two values were given for `{name}`", name, self._call_to_write())
             given[name] = value
-        missing = [f"`{n}`" for n in self.names if n not in given and n not in self.defaults]
+        missing = [n for n in self.names if n not in given and n not in self.defaults]
         if missing:
-            raise self._error(TypeError, f"lacks {', '.join(missing)}; it takes {self._signature()}")
+            text = f"nothing was given for {', '.join(f'`{n}`' for n in missing)}"
+            raise self._error(TypeError, text, missing[0], self._call_to_write())
         return tuple(given[n] if n in given else self.defaults[n] for n in self.names)
 
     def pinned(self, i: int, pin: DType, value: Any) -> Scalar:
@@ -60,7 +62,8 @@ class Binder:
         if isinstance(value, Scalar):
             if value.dtype is pin:
                 return value
-            raise self.argument_error(TypeError, i, f"{value!r}", f"{pin!r}: write {pin!r}({value.value!r})")
+            accepted = f"a number of type {pin!r}, such as {pin!r}({value.value!r})"
+            raise self.argument_error(TypeError, i, f"{value!r}", accepted)
         if isinstance(value, (bool, int, np.integer, np.bool_)):
             if pin.is_integer and not pin.min <= int(value) <= pin.max:
                 raise self.argument_error(ValueError, i, f"{value}", f"an integer in [{pin.min}, {pin.max}] ({pin!r})")
@@ -70,7 +73,8 @@ class Binder:
             if math.isinf(converted) and math.isfinite(value):
                 raise self.argument_error(ValueError, i, f"{value!r}", f"a number within the range of {pin!r}")
             return Scalar(pin, converted)
-        raise self.argument_error(TypeError, i, _describe(value), f"a number for {pin!r}")
+        number = "an integer" if pin.is_integer else "a number"
+        raise self.argument_error(TypeError, i, _describe(value), f"{number}, since it is annotated {pin!r}")
 
     def wrap(self, i: int, value: Any, device: Device, wrap: Callable[[Any, Device], Array | None]) -> Array:
         """An array argument that is not a tack.Array, without a copy, or the error that says why not."""
@@ -83,15 +87,23 @@ class Binder:
         return array
 
     def argument_error(self, kind: type[Exception], i: int, given: str, accepted: str) -> Exception:
-        return self._error(kind, f"parameter `{self.names[i]}` was given {given}; accepted: {accepted}")
+        return self._error(
+            kind, f"parameter `{self.names[i]}` was given {given}", self.names[i], f"it takes {accepted}"
+        )
 
-    def _error(self, kind: type[Exception], text: str) -> Exception:
-        loc = self._source.loc(self._source.tree)
-        return kind(render(f"{self.what} {text}", loc))
+    def _error(
+        self, kind: type[Exception], text: str, parameter: str | None = None, hint: str | None = None
+    ) -> Exception:
+        """An error that points at a parameter, or at the head of the kernel."""
+        tree = self._source.tree
+        places = [a for a in ast.walk(tree.args) if isinstance(a, ast.arg) and a.arg == parameter]
+        return kind(render(text, self._source.loc(places[0] if places else tree), hint=hint))
 
-    def _signature(self) -> str:
-        shown = (f"{n}={self.defaults[n]!r}" if n in self.defaults else n for n in self.names)
-        return f"({', '.join(shown)})"
+    def _call_to_write(self) -> str:
+        shown = [f"{n}={self.defaults[n]!r}" if n in self.defaults else n for n in self.names]
+        if len(self.names) > self.positional:
+            shown.insert(self.positional, "*")
+        return f"call it as {self._source.name}({', '.join(shown)})"
 
 
 def _describe(value: Any) -> str:
