@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import time
 import timeit
 from collections.abc import Callable
 
@@ -39,7 +40,7 @@ def implementations(gcc: Gcc) -> dict[str, Callable[[], float]]:
 
 def _timer(function: Callable[..., object], *arguments: object) -> Callable[[], float]:
     names = {f"a{k}": value for k, value in enumerate(arguments)}
-    timer = timeit.Timer(f"f({', '.join(names)})", globals={"f": function, **names})
+    timer = timeit.Timer(f"f({', '.join(names)})", timer=time.thread_time, globals={"f": function, **names})
     timer.timeit(100)
     return lambda: timer.timeit(CALLS) / CALLS
 
@@ -67,7 +68,7 @@ def measure(gcc: Gcc, rounds: int) -> dict[str, harness.Timing]:
 
 def report(gcc: Gcc, quick: bool) -> None:
     timings = measure(gcc, 3 if quick else 40)
-    print("\n## The cost of a call: three arrays of one element and a scalar\n")
+    print("\n## The cost of a call: three arrays of one element and a scalar; processor time\n")
     print("| call | median ns | least ns | ratio to ctypes |\n|---|--:|--:|--:|")
     base = next((t for name, t in timings.items() if "ctypes" in name), None)
     for name, timing in timings.items():
