@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 SIGNED = ("i8", "i16", "i32", "i64")
+FLOAT_NAMES = ("f32", "f64")
 UNSIGNED = ("u8", "u16", "u32", "u64")
 INTEGERS = SIGNED + UNSIGNED
 INTEGER_PAIRS = tuple(itertools.product(INTEGERS, INTEGERS))
