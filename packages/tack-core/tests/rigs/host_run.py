@@ -44,7 +44,8 @@ _SHIM = {"cuda": "cuda.h", "hip": "cuda.h", "metal": "metal.h", "opencl": "openc
 _FLAGS = (
     "-std=c++17 -O1 -fPIC -shared -w -fno-math-errno -fsanitize=undefined,float-cast-overflow -fvisibility=hidden"
 ).split()
-_CONTRACTION = {"cuda": ("-ffp-contract=fast",)}  # as NVRTC's --fmad=true: across statements too
+# As NVRTC's --fmad=true does: across statements too. GCC makes the instruction in a pass that -O1 leaves out.
+_CONTRACTION = {"cuda": ("-ffp-contract=fast", "-fexpensive-optimizations")}
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 // handlers that count undefined behaviour instead of printing it. The shim of a dialect includes this first.
 #pragma once
 #include <math.h>
+#include <setjmp.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,6 @@ RIG_HANDLER(add_overflow)
 RIG_HANDLER(sub_overflow)
 RIG_HANDLER(mul_overflow)
 RIG_HANDLER(negate_overflow)
-RIG_HANDLER(divrem_overflow)
 RIG_HANDLER(shift_out_of_bounds)
 RIG_HANDLER(out_of_bounds)
 RIG_HANDLER(load_invalid_value)
@@ -57,8 +57,17 @@ RIG_HANDLER(nonnull_arg)
 RIG_HANDLER(nonnull_return_v1)
 RIG_HANDLER(invalid_builtin)
 RIG_HANDLER(vla_bound_not_positive)
-RIG_HANDLER(builtin_unreachable)
 RIG_HANDLER(missing_return)
+
+// What the processor would trap on leaves the launch.
+static jmp_buf rig_escape;
+#define RIG_FATAL_HANDLER(name) \
+    extern "C" __attribute__((used, visibility("hidden"))) void __ubsan_handle_##name(void* data, ...) { \
+        rig_report(#name, data); \
+        longjmp(rig_escape, 1); \
+    }
+RIG_FATAL_HANDLER(divrem_overflow)
+RIG_FATAL_HANDLER(builtin_unreachable)
 
 // A call whose arguments lie behind pointers; a parameter that is a reference takes the object itself.
 template <class... A, size_t... I>
@@ -120,6 +129,7 @@ static void rig_run_group(unsigned size, void (*entry)()) {
     } \
     extern "C" __attribute__((visibility("default"))) void rig_##name(void** arguments, unsigned groups, unsigned size, int fibers) { \
         rig_arguments_##name = arguments; \
+        if (setjmp(rig_escape)) return; \
         for (rig_group.x = 0; rig_group.x < groups; rig_group.x++) { \
             if (fibers) { \
                 rig_run_group(size, rig_enter_##name); \
