@@ -18,6 +18,8 @@ import pytest
 
 import tack
 from numeric_oracles import FLOAT_NAMES, INTEGERS, a_dtype, limits
+from tack.lang.names import Capture, value_key
+from tack.runtime.dispatch import Lowering
 from typing_rig import module
 
 STORE = "@tack.kernel\ndef k({}):\n    for i in range(out.size):\n        out[i] = {}\n"
@@ -199,6 +201,22 @@ def test_rebinding_compiles_once_a_value(compiled):
         space["k"](out)
         assert out[0] == value
     assert len(compiled) == 3
+
+
+def test_a_name_that_another_thread_rebinds_while_it_is_compared():
+    """CAP-5: the object that a lowering adopts is the one whose key was compared, not one that came a moment later."""
+
+    class Flipping:
+        def __init__(self):
+            self.values = [int("1000"), 2000]
+
+        def get(self, name):
+            return self.values.pop(0)
+
+    capture = Capture(Flipping(), "N", int("1000"), value_key(1000))
+    lowering = Lowering(ir=None, captures=(capture,), written=(), pins=())
+    assert lowering.matches()
+    assert lowering.captures[0].value == 1000
 
 
 def test_typed_constants(device):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tack.lang.constant import Constant, plain_number
@@ -90,14 +90,6 @@ class Capture:
     def current(self) -> Any:
         """What the name holds now; `MISSING` if it is unbound."""
         return self.namespace.get(self.name)
-
-    def current_key(self) -> Any:
-        """The key of what the name holds now."""
-        return value_key(self.current())
-
-    def refreshed(self) -> Capture:
-        """A copy with the object that the name holds now, whose key is the same."""
-        return replace(self, value=self.current())
 
     def is_current(self) -> bool:
         """Whether the name still holds the same value."""

@@ -9,7 +9,7 @@ import ctypes
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +36,7 @@ from tack.lang.ast_transform import lower_kernel
 from tack.lang.diagnostics import fail
 from tack.lang.ir import IRArrayRef, IRAtomic, IRCall, IRFunction, IRKernel, walk
 from tack.lang.ir_verify import verify_untyped
-from tack.lang.names import Capture
+from tack.lang.names import Capture, value_key
 from tack.lang.source_validation import validate
 from tack.lang.types import DType, Scalar, f64, i64
 from tack.runtime.backend import STATUS_OK, VariantOptions
@@ -84,9 +84,10 @@ class Lowering:
 
     def matches(self) -> bool:
         """Whether every captured name holds a value with the same key; adopts the new objects if so."""
-        if any(c.current_key() != c.key for c in self.captures):
+        values = [c.current() for c in self.captures]  # read once: another thread may rebind the name meanwhile
+        if any(value_key(v) != c.key for v, c in zip(values, self.captures, strict=True)):
             return False
-        self.captures = tuple(c.refreshed() for c in self.captures)
+        self.captures = tuple(replace(c, value=v) for v, c in zip(values, self.captures, strict=True))
         return True
 
 
