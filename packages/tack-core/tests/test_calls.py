@@ -19,7 +19,8 @@ import pytest
 import tack
 from numeric_oracles import FLOAT_NAMES, INTEGERS, a_dtype, limits
 from tack.lang.names import Capture, value_key
-from tack.runtime.dispatch import Lowering
+from tack.runtime import dispatch
+from tack.runtime.dispatch import NATIVE_AFTER, Lowering
 from typing_rig import module
 
 STORE = "@tack.kernel\ndef k({}):\n    for i in range(out.size):\n        out[i] = {}\n"
@@ -217,6 +218,27 @@ def test_a_name_that_another_thread_rebinds_while_it_is_compared():
     lowering = Lowering(ir=None, captures=(capture,), written=(), pins=())
     assert lowering.matches()
     assert lowering.captures[0].value == 1000
+
+
+def test_a_callee_capture_that_is_rebound_while_a_variant_is_built(device, monkeypatch):
+    """CAP-5, SPEC-1: the code of the other value is not kept under this one, nor taken by the native entry."""
+    space = module("N = 1\n@tack.func\ndef f(x):\n    return x + N\n" + STORE.format("out", "f(10)"))
+    build = dispatch.build_variant
+
+    def rebinding(*args):
+        space["N"] = 2
+        return build(*args)
+
+    monkeypatch.setattr(dispatch, "build_variant", rebinding)
+    monkeypatch.setattr(dispatch, "NATIVE_AFTER", 1)
+    out = np.zeros(1)
+    space["k"](out)
+    monkeypatch.undo()
+    for value in (1, 2, 1):
+        space["N"] = value
+        for _ in range(NATIVE_AFTER + 2):
+            space["k"](out)
+            assert out[0] == 10 + value
 
 
 def test_typed_constants(device):

@@ -38,7 +38,7 @@ from tack.lang.ir import IRArrayRef, IRAtomic, IRCall, IRFunction, IRKernel, wal
 from tack.lang.ir_verify import verify_untyped
 from tack.lang.names import Capture, value_key
 from tack.lang.source_validation import validate
-from tack.lang.types import DType, Scalar, f64, i64
+from tack.lang.types import DType, Scalar, f64, i64, number_type
 from tack.runtime.backend import STATUS_OK, VariantOptions
 from tack.runtime.binding import Binder
 from tack.runtime.bounds_errors import explain_status
@@ -190,8 +190,8 @@ class KernelState:
             keys=keys,
         )
         with self.kernel._lock:
-            if not any(lowering is known for known in self.lowerings):
-                return  # dropped by another thread meanwhile: its code lives no longer than this call
+            if not any(variant is kept for known in self.lowerings for kept in known.rows.values()):
+                return  # dropped by another thread, or never kept: its code lives no longer than this call
             if self._tables is None:
                 self._tables = Tables(self.kernel)
             self._tables.publish(lowering.captures, row)
@@ -214,7 +214,8 @@ class KernelState:
                     self._check_arrays(lowering, call)
                     options = VariantOptions(disjoint=disjoint)
                     variant = build_variant(lowering.ir, call.values, backend, options)
-                    lowering.rows[key] = variant
+                    if lowering.is_current():  # else another thread rebound a name that a callee captures meanwhile
+                        lowering.rows[key] = variant
         return variant
 
     def _check_arrays(self, lowering: Lowering, call: BoundCall) -> None:
@@ -222,8 +223,9 @@ class KernelState:
         for param, value, key in zip(lowering.ir.params, call.values, call.keys, strict=True):
             if not isinstance(value, Array):
                 continue
-            if not call.device.supports_dtype(value.dtype):
-                fail(TypeError, f"`{param.name}`: device {call.device.name} has no {value.dtype.name}", param.loc)
+            dtype = number_type(value.dtype)
+            if not call.device.supports_dtype(dtype):
+                fail(TypeError, f"`{param.name}`: device {call.device.name} has no {dtype.name}", param.loc)
             if key & READ_ONLY and param.written:
                 text = f"`{param.name}` is a read-only array, but the kernel stores to it"
                 fail(ValueError, text, param.loc, hint="pass a writable array, for instance a copy")
