@@ -7,7 +7,29 @@ from tack.lang.diagnostics import SourceUnavailableError, UnsupportedSyntaxError
 from tack.lang.func import Func, func
 from tack.lang.intrinsics import PUBLIC
 from tack.lang.kernel import Kernel, kernel
-from tack.lang.types import DType, Scalar, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from tack.lang.types import (
+    DType,
+    Scalar,
+    VecType,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    mat,
+    mat2,
+    mat3,
+    mat4,
+    u8,
+    u16,
+    u32,
+    u64,
+    vec,
+    vec2,
+    vec3,
+    vec4,
+)
 from tack.runtime.creation import (
     arange,
     asarray,
@@ -71,6 +93,12 @@ atomic_xor = PUBLIC["atomic_xor"]
 atomic_exchange = PUBLIC["atomic_exchange"]
 atomic_cas = PUBLIC["atomic_cas"]
 local = PUBLIC["local"]
+shared = PUBLIC["shared"]
+thread_id = PUBLIC["thread_id"]
+barrier = PUBLIC["barrier"]
+block_sum = PUBLIC["block_sum"]
+block_min = PUBLIC["block_min"]
+block_max = PUBLIC["block_max"]
 ndrange = PUBLIC["ndrange"]
 
 __all__ = [
@@ -83,6 +111,7 @@ __all__ = [
     "Scalar",
     "SourceUnavailableError",
     "UnsupportedSyntaxError",
+    "VecType",
     "abs",
     "acos",
     "arange",
@@ -99,6 +128,10 @@ __all__ = [
     "atomic_or",
     "atomic_sub",
     "atomic_xor",
+    "barrier",
+    "block_max",
+    "block_min",
+    "block_sum",
     "ceil",
     "clz",
     "concat",
@@ -139,6 +172,10 @@ __all__ = [
     "log1p",
     "log2",
     "log10",
+    "mat",
+    "mat2",
+    "mat3",
+    "mat4",
     "math",
     "max",
     "min",
@@ -148,17 +185,23 @@ __all__ = [
     "pow",
     "round",
     "set_default_device",
+    "shared",
     "sin",
     "sinh",
     "sqrt",
     "synchronize",
     "tan",
     "tanh",
+    "thread_id",
     "trunc",
     "u8",
     "u16",
     "u32",
     "u64",
+    "vec",
+    "vec2",
+    "vec3",
+    "vec4",
     "zeros",
     "zeros_like",
 ]

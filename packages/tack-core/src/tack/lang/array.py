@@ -12,9 +12,9 @@ import numpy as np
 
 from tack.lang.host_cast import HostArray, cast_values
 from tack.lang.native_type import native_type
-from tack.lang.types import DType, as_dtype, convert_value
+from tack.lang.types import DType, VecType, as_element_type, convert_value, number_type, shape_of
 
-# Bits of `Array._key` beside dtype code and rank << 8.
+# Bits of `Array._key` beside the code of the element type and rank << 8.
 READ_ONLY = 1 << 16  # kernels must not store
 MISALIGNED = 1 << 17  # NumPy memory that is not aligned to its elements: no atomics
 DEVICE_SHIFT = 20  # from here on the number of the device, so that arrays of two devices never have one key
@@ -57,7 +57,7 @@ class _HostBuffer:
         self.owner = array._owner
         self.__array_interface__ = {
             "version": 3,
-            "shape": array._shape,
+            "shape": array._shape + array._parts,
             "typestr": array._dtype.numpy.str,
             "data": (array._data, bool(array._key & READ_ONLY)),
         }
@@ -88,10 +88,12 @@ class Array(_ArrayWords):
     Attributes
     ----------
     shape, dtype, ndim, size, nbytes, device
-        Extents, element type (a Tack dtype), number of dimensions, of elements and of bytes, and the device.
+        Extents, element type (a Tack dtype, or one of `tack.vec` and `tack.mat`), number of dimensions, of elements and
+        of bytes, and the device.
 
     Notes
     -----
+    NumPy sees the numbers of vector and matrix elements as the last axes.
     `numpy()` is a copy on every device, so a later kernel never changes what was read. ``np.asarray(a)`` and
     ``np.from_dlpack(a)`` share the memory where the device's memory is host memory ("cpu", "reference").
 
@@ -107,8 +109,10 @@ class Array(_ArrayWords):
         "__weakref__",
         "_device",
         "_dtype",
+        "_element",
         "_extents",
         "_owner",
+        "_parts",
         "_shape",
         "_size",
     )
@@ -123,7 +127,8 @@ class Array(_ArrayWords):
         *,
         readonly: bool = False,
     ) -> None:
-        self._dtype, self._shape, self._device, self._owner = dtype, shape, device, owner
+        self._element, self._shape, self._device, self._owner = dtype, shape, device, owner
+        self._dtype, self._parts = number_type(dtype), shape_of(dtype)
         self._size = math.prod(shape)
         self._data = address
         self._nbytes = self._size * dtype.itemsize
@@ -139,7 +144,7 @@ class Array(_ArrayWords):
     @property
     def dtype(self) -> DType:
         """The element type."""
-        return self._dtype
+        return self._element
 
     @property
     def ndim(self) -> int:
@@ -163,14 +168,14 @@ class Array(_ArrayWords):
 
     def __repr__(self) -> str:
         note = ", read-only" if self._key & READ_ONLY else ""
-        return f"<tack.Array {self._shape} {self._dtype.name} on {self._device.name}{note}>"
+        return f"<tack.Array {self._shape} {self._element.name} on {self._device.name}{note}>"
 
     def __len__(self) -> int:
         if not self._shape:
             raise TypeError("len() of a 0-d array")
         return self._shape[0]
 
-    def __iter__(self) -> Iterator[int | float]:
+    def __iter__(self) -> Iterator[Any]:
         if self.ndim != 1:
             raise TypeError(f"only a 1-d array can be iterated over, this one is {self.ndim}-d; use a.numpy()")
         return iter(self.numpy().tolist())
@@ -178,8 +183,11 @@ class Array(_ArrayWords):
     # --- Reading and writing from the host ---
 
     def numpy(self) -> HostArray:
-        """The elements, copied into a new NumPy array of the same shape and dtype; waits for the kernels before it."""
-        values = np.empty(self._shape, self._dtype.numpy)
+        """The elements, copied into a new NumPy array of the same shape and dtype; waits for the kernels before it.
+
+        The numbers of vector and matrix elements are the last axes: ``(*shape, n)``, ``(*shape, rows, columns)``.
+        """
+        values = np.empty(self._shape + self._parts, self._dtype.numpy)
         self._device.backend.download(self._data, values)
         return values
 
@@ -199,15 +207,27 @@ class Array(_ArrayWords):
         backend.synchronize()
         return np.asarray(_HostBuffer(self))
 
-    def __getitem__(self, index: Any) -> int | float:
-        cell = np.empty(1, self._dtype.numpy)
-        self._device.backend.download(self._data + self._offset(index) * self._dtype.itemsize, cell)
-        return cell.item()  # type: ignore[no-any-return]
+    def __getitem__(self, index: Any) -> Any:
+        cell = np.empty(self._parts or (1,), self._dtype.numpy)
+        self._device.backend.download(self._data + self._offset(index) * self._element.itemsize, cell)
+        return cell if self._parts else cell.item()
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self._check_writeable()
-        cell = np.array([convert_value(value, self._dtype)], self._dtype.numpy)
-        self._device.backend.upload(self._data + self._offset(index) * self._dtype.itemsize, cell)
+        self._device.backend.upload(self._data + self._offset(index) * self._element.itemsize, self._cell(value))
+
+    def _cell(self, value: Any) -> HostArray:
+        """One element as NumPy memory; a number fills every component of a vector or matrix."""
+        parts = self._parts
+        if parts and isinstance(value, (list, tuple, np.ndarray)):
+            cells = np.array(value, dtype=object)
+            if cells.shape != parts:
+                raise ValueError(
+                    f"an element is {self._element!r}, of shape {parts}; the value has shape {cells.shape}"
+                )
+            numbers = [convert_value(x, self._dtype) for x in cells.reshape(-1)]
+            return np.array(numbers, self._dtype.numpy).reshape(parts)
+        return np.full(parts or (1,), convert_value(value, self._dtype), self._dtype.numpy)
 
     def _offset(self, index: Any) -> int:
         """The flat position of an element: one index a dimension, or one flat index, as in a kernel (MEM-2)."""
@@ -239,24 +259,25 @@ class Array(_ArrayWords):
         self._device.backend.upload(self._data, np.ascontiguousarray(cast_values(values, self._dtype)))
 
     def fill(self, value: Any) -> None:
-        """Set every element to `value`, converted as a kernel's cast would.
+        """Set every element to `value`, converted as a kernel's cast would; a number fills all components.
 
         Raises
         ------
         ValueError
-            If the array is read-only, or `value` is not finite and the elements are integers.
+            If the array is read-only, `value` is not finite and the elements are integers, or it is a vector of another
+            shape than the elements.
         """
         self._check_writeable()
-        number = convert_value(value, self._dtype)
+        cell = self._cell(value) if self._parts else convert_value(value, self._dtype)
         view = self._host_view()
         if view is None:
-            self._store(np.full(self._shape, number, self._dtype.numpy))
+            self._store(np.full(self._shape + self._parts, cell, self._dtype.numpy))
         else:
-            view.fill(number)
+            view[...] = cell
 
     def copy(self) -> Array:
         """A new array on the same device with the same elements."""
-        return self.astype(self._dtype)
+        return self.astype(self._element)
 
     def astype(self, dtype: Any) -> Array:
         """A new array with the elements converted to `dtype`, by the rules of a kernel's cast.
@@ -266,12 +287,16 @@ class Array(_ArrayWords):
         Raises
         ------
         TypeError
-            If `dtype` is no Tack dtype.
+            If `dtype` is no Tack dtype, or has elements of another shape.
         ValueError
             If a NaN or an infinity would become an integer.
         """
-        wanted = as_dtype(dtype)
-        values = cast_values(np.asarray(self), wanted)
+        wanted = as_element_type(dtype)
+        if shape_of(wanted) != self._parts:
+            raise TypeError(
+                f"elements of {self._element!r} cannot become {wanted!r}; reshape a.numpy() and use asarray"
+            )
+        values = cast_values(np.asarray(self), number_type(wanted))
         result = new_array(self._shape, wanted, self._device)
         result._store(values)
         return result
@@ -286,7 +311,7 @@ class Array(_ArrayWords):
         """
         given: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
         extents = _fill_in(tuple(map(operator.index, given)), self._size)
-        result = Array(self._dtype, extents, self._device, self._data, self._owner)
+        result = Array(self._element, extents, self._device, self._data, self._owner)
         result._key |= self._key & (READ_ONLY | MISALIGNED)
         return result
 
@@ -330,7 +355,7 @@ class Array(_ArrayWords):
         >>> tack.asarray([1e8, 1.0, -1e8], tack.f32).sum(reproducible=True)
         1.0
         """
-        if reproducible and self._dtype.is_float and self._size:
+        if reproducible and self._dtype.is_float and self._size and not self._parts:
             return self._device.exact_sum(np.asarray(self))
         return self._reduce("sum")
 
@@ -348,6 +373,8 @@ class Array(_ArrayWords):
 
     def _reduce(self, op: str) -> float:
         device = self._device
+        if isinstance(self._element, VecType):
+            raise TypeError(f"{op}() of {self._element!r} elements is not one number; write a.numpy().{op}(axis=0)")
         if self._size == 0:
             return device.empty_reduction(op)
         if device.backend.supports_device_reductions:

@@ -24,6 +24,8 @@ from tack.lang.types import (
     i32,
     i64,
     integer_type_for_value,
+    number_type,
+    shape_of,
     u64,
 )
 
@@ -151,7 +153,7 @@ def _array_type(param: IRParam, argument: Any) -> ArrayType | None:
         if not isinstance(dtype, DType):
             given = getattr(argument, "dtype", type(argument).__name__)
             _refuse(TypeError, param, f"an array of {given} has no Tack dtype", f"the dtypes are {', '.join(BY_NAME)}")
-        found = ArrayType(dtype, int(argument.ndim))
+        found = ArrayType(number_type(dtype), int(argument.ndim), components=shape_of(dtype))
     if param.annotation is not None:
         text = f"annotated {param.annotation!r}, it takes a number, not an array"
         _refuse(TypeError, param, text, "remove the annotation to pass an array")

@@ -1,7 +1,8 @@
-"""Tack's scalar types, typed host scalars and array types."""
+"""Tack's scalar types, typed host scalars, vector and matrix types, and array types."""
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -132,6 +133,8 @@ def as_dtype(spec: Any) -> DType:
     TypeError
         If the type has no Tack equivalent (f16, bool, complex, foreign byte order, ...).
     """
+    if isinstance(spec, VecType):
+        raise TypeError(f"{spec!r} is no number type; the dtypes are {', '.join(BY_NAME)}")
     if isinstance(spec, DType):
         return spec
     if isinstance(spec, str) and spec in BY_NAME:
@@ -193,17 +196,140 @@ def int_to_float(value: int, dtype: DType) -> float:
 class ArrayType:
     """The type of an array operand: element dtype, rank, address space and, where constant, its shape.
 
-    `space` is "global" (arguments), "private" (`tack.local`) or "constant" (captured tables).
+    `space` is "global" (arguments), "private" (`tack.local`), "shared" (`tack.shared`) or "constant" (captured tables).
+    `components` is the shape of a vector or matrix element, whose numbers `dtype` types; () for scalar elements.
     """
 
     dtype: DType
     ndim: int
     space: str = "global"
     shape: tuple[int, ...] | None = None
+    components: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         dims = "x".join(map(str, self.shape)) if self.shape is not None else f"{self.ndim}-d"
-        return f"{self.dtype.name} array ({dims})"
+        return f"{element_of(self).name} array ({dims})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class VecType(DType):
+    """A vector (``shape == (n,)``) or matrix (``(rows, columns)``) of 2 to 4 numbers a dimension.
+
+    Made by `tack.vec` and `tack.mat`; there is one object for each. It is an element type of arrays, and in a kernel
+    calling it makes a value (``tack.vec3(x, y, z)``) or converts one. What it has from `DType` (kind, bits, limits) is
+    that of its numbers, whose type is `number`.
+
+    Examples
+    --------
+    >>> tack.vec3
+    tack.vec3
+    >>> tack.mat(2, 3, tack.f64).shape
+    (2, 3)
+    """
+
+    number: DType
+    shape: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """How many numbers it holds."""
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.count * self.number.itemsize
+
+    def __call__(self, *args: Any) -> Any:
+        """Works inside kernels and device functions.
+
+        Raises
+        ------
+        TypeError
+            On the host, where a tuple, a list or a NumPy array stands for a vector.
+        """
+        raise TypeError(f"{self!r} makes values only inside a kernel; on the host write a tuple or a NumPy array")
+
+
+@functools.cache
+def _vector_type(number: DType, shape: tuple[int, ...]) -> VecType:
+    rows, *columns = shape
+    # Codes of shapes, for signature keys: 1 to 3 are vectors, 4 to 12 matrices.
+    code = 4 + 3 * (rows - 2) + columns[0] - 2 if columns else rows - 1
+    kind = "mat" if columns else "vec"
+    plain = number is f32 and all(extent == rows for extent in columns)
+    name = f"{kind}{rows}" if plain else f"{kind}({', '.join(map(str, shape))}, {number.name})"
+    return VecType(name, number.code | code << 4, number.kind, number.bits, number.numpy, number, shape)
+
+
+def shaped(number: DType, shape: tuple[int, ...]) -> DType:
+    """The type of values of this shape: the dtype itself for (), else the one `VecType`."""
+    return _vector_type(number, shape) if shape else number
+
+
+def number_type(dtype: DType) -> DType:
+    """The dtype of a scalar, or of each number of a vector or matrix."""
+    return dtype.number if isinstance(dtype, VecType) else dtype
+
+
+def shape_of(dtype: DType | None) -> tuple[int, ...]:
+    """The shape of a vector or matrix type; () for a scalar."""
+    return dtype.shape if isinstance(dtype, VecType) else ()
+
+
+def element_of(array: ArrayType) -> DType:
+    """The type of the elements of an array."""
+    return shaped(array.dtype, array.components)
+
+
+def _extent(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{what} takes integers from 2 to 4, not {value!r}")
+    if not 2 <= value <= 4:
+        raise ValueError(f"{what}: vectors and matrices have 2 to 4 numbers a dimension, not {value}")
+    return int(value)
+
+
+def vec(n: int, dtype: Any = f32) -> VecType:
+    """The type of vectors of `n` numbers (rule VEC-1).
+
+    Parameters
+    ----------
+    n
+        2, 3 or 4.
+    dtype
+        A Tack dtype, f32 by default.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `n` is no such integer, or `dtype` no Tack dtype.
+
+    Examples
+    --------
+    >>> tack.zeros(8, tack.vec(2, tack.i32)).numpy().shape
+    (8, 2)
+    """
+    return _vector_type(as_dtype(dtype), (_extent(n, "tack.vec"),))
+
+
+def mat(rows: int, columns: int, dtype: Any = f32) -> VecType:
+    """The type of matrices of `rows` by `columns` numbers, row-major; parameters and errors as for `vec`.
+
+    Examples
+    --------
+    >>> tack.zeros(8, tack.mat(2, 3)).numpy().shape
+    (8, 2, 3)
+    """
+    return _vector_type(as_dtype(dtype), (_extent(rows, "tack.mat"), _extent(columns, "tack.mat")))
+
+
+vec2, vec3, vec4 = vec(2), vec(3), vec(4)
+mat2, mat3, mat4 = mat(2, 2), mat(3, 3), mat(4, 4)
+
+
+def as_element_type(spec: Any) -> DType:
+    """A vector or matrix type as it is, or a dtype as `as_dtype` finds it."""
+    return spec if isinstance(spec, VecType) else as_dtype(spec)
 
 
 ValueType = DType | ArrayType

@@ -15,10 +15,14 @@ from tack.lang.host_cast import HostArray
 from tack.lang.types import (
     DType,
     Scalar,
+    VecType,
     as_dtype,
+    as_element_type,
     convert_value,
     f32,
     integer_type_for_value,
+    number_type,
+    shape_of,
 )
 from tack.runtime.device import Device, current_device
 from tack.runtime.device import device as as_device
@@ -53,7 +57,7 @@ def zeros(shape: Shape, dtype: Any = f32, *, device: DeviceLike = None) -> Array
     shape
         An integer or a tuple of integers; ``()`` makes a 0-d array, and extents may be 0.
     dtype
-        A Tack dtype, its name, or a NumPy dtype.
+        A Tack dtype, its name, a NumPy dtype, or a vector or matrix type such as `tack.vec3`.
     device
         A name or a `tack.Device`; by default the current device.
 
@@ -69,7 +73,7 @@ def zeros(shape: Shape, dtype: Any = f32, *, device: DeviceLike = None) -> Array
     >>> tack.zeros((2, 2), tack.f64).shape
     (2, 2)
     """
-    return new_array(_extents(shape), as_dtype(dtype), _resolve(device))
+    return new_array(_extents(shape), as_element_type(dtype), _resolve(device))
 
 
 def empty(shape: Shape, dtype: Any = f32, *, device: DeviceLike = None) -> Array:
@@ -90,7 +94,7 @@ def full(shape: Shape, value: Any, dtype: Any = None, *, device: DeviceLike = No
     shape, device
         As for `zeros`.
     value
-        A number, or a typed scalar such as ``tack.u8(3)``.
+        A number, or a typed scalar such as ``tack.u8(3)``; of vector or matrix elements also a tuple or array.
     dtype
         By default the type of a typed scalar, else f32.
     """
@@ -176,7 +180,8 @@ def asarray(values: Any, dtype: Any = None, *, device: DeviceLike = None) -> Arr
         lists or tuples of numbers, a DLPack exporter, or anything that `numpy.asarray` takes.
     dtype
         By default that of the array or scalar. Python numbers become what they are as arguments of a kernel: integers
-        i32, else i64, else u64, by the values, and floats f32. Values convert as a kernel's cast would.
+        i32, else i64, else u64, by the values, and floats f32. Values convert as a kernel's cast would. With a vector
+        or matrix type the last axes of `values` are the components.
     device
         By default the device of a Tack array, else the current device.
 
@@ -192,7 +197,7 @@ def asarray(values: Any, dtype: Any = None, *, device: DeviceLike = None) -> Arr
     >>> tack.asarray([[1, 2], [3, 4]]).dtype
     tack.i32
     """
-    wanted = None if dtype is None else as_dtype(dtype)
+    wanted = None if dtype is None else as_element_type(dtype)
     if isinstance(values, Array):
         return _from_array(values, wanted or values.dtype, values.device if device is None else as_device(device))
     where = _resolve(device)
@@ -218,13 +223,19 @@ def _host_values(values: Any) -> HostArray:
 
 
 def _from_array(source: Array, dtype: DType, device: Device) -> Array:
-    if source.device != device:
+    if source.device != device or shape_of(source.dtype) != shape_of(dtype):
         return _from_values(np.asarray(source), dtype, device)
     return source if source.dtype == dtype else source.astype(dtype)
 
 
 def _from_values(values: HostArray, dtype: DType, device: Device) -> Array:
-    result = new_array(values.shape, dtype, device)
+    parts = shape_of(dtype)
+    axes = values.ndim - len(parts)
+    if axes < 0 or values.shape[axes:] != parts:
+        raise ValueError(
+            f"elements of {dtype!r} need values of shape (..., {', '.join(map(str, parts))}), not {values.shape}"
+        )
+    result = new_array(values.shape[:axes], dtype, device)
     result._store(values)
     return result
 
@@ -243,7 +254,8 @@ def _from_numbers(values: Any, dtype: DType | None, device: Device) -> Array:
     if any(isinstance(x, (list, tuple)) for x in numbers):
         raise ValueError("the nested lists are ragged: their lengths differ")
     wanted = _common_type(numbers) if dtype is None else dtype
-    flat = np.array([convert_value(x, wanted) for x in numbers], wanted.numpy)
+    number = number_type(wanted)
+    flat = np.array([convert_value(x, number) for x in numbers], number.numpy)
     return _from_values(flat.reshape(cells.shape), wanted, device)
 
 
@@ -270,7 +282,7 @@ def _like(model: Array | HostArray, dtype: Any, device: DeviceLike) -> tuple[tup
     if not isinstance(model, (Array, np.ndarray)):
         raise TypeError(f"a Tack or NumPy array is needed as the model, not {type(model).__name__}")
     if dtype is not None:
-        found = as_dtype(dtype)
+        found = as_element_type(dtype)
     else:
         found = model.dtype if isinstance(model, Array) else element_type(model.dtype)
     where = model.device if device is None and isinstance(model, Array) else _resolve(device)
@@ -316,8 +328,9 @@ def copyto(target: Array, source: Any) -> None:
     if isinstance(source, (int, float, np.generic, Scalar)):
         return target.fill(source)
     values = np.asarray(source)
-    if values.shape != target.shape:
-        raise ValueError(f"copyto: the source has shape {values.shape}, the target {target.shape}")
+    wanted = target.shape + shape_of(target.dtype)
+    if values.shape != wanted:
+        raise ValueError(f"copyto: the source has shape {values.shape}, the target {wanted}")
     target._store(values)
 
 
@@ -357,6 +370,10 @@ def concat(arrays: Sequence[Array], axis: int = 0) -> Array:
             )
         if array.device != first.device:
             raise ValueError(f"concat: arrays of {first.device.name} and {array.device.name} are on different devices")
+    if isinstance(first.dtype, VecType):
+        if not -first.ndim <= axis < first.ndim:
+            raise ValueError(f"concat: {first.ndim}-d arrays have no axis {axis}")
+        axis %= first.ndim  # NumPy would count the components in
     return _from_values(np.concatenate([np.asarray(array) for array in arrays], axis), first.dtype, first.device)
 
 

@@ -73,7 +73,7 @@ def check_step(step: int, loc: Loc, frame: Frame) -> None:
 
 def index_violation(array: ArrayView, index: list[int], loc: Loc, frame: Frame) -> NoReturn:
     """Report an element access that is out of range."""
-    shown = ", ".join(map(str, index))
+    shown = ", ".join(str(i // array.components) for i in index)
     shape = array.size if len(index) == 1 else array.shape
     text = f"index [{shown}] is out of range for `{array.name}`, whose extent is {shape}"
     violation(IndexError, "MEM-3", text, loc, frame)

@@ -33,6 +33,7 @@ class ArrayView:
     dtype: DType
     shape: tuple[int, ...]
     cells: MutableSequence[Any] | memoryview[Any] | tuple[Number, ...]
+    components: int = 1  # numbers of an element: vector elements are addressed by number, with one flat index
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,7 +47,7 @@ class ArrayView:
         """The flat position of an index (one a dimension, or one flat one), or None if it is out of range."""
         if len(index) == 1:
             flat = index[0]
-            limit = self.size
+            limit = self.size * self.components
             return flat if 0 <= flat < limit else None
         flat = 0
         for i, extent in zip(index, self.shape, strict=True):
@@ -110,21 +111,22 @@ def decode_block(kernel: IRKernel, address: int) -> Frame:
         first, nbytes, extents = words[BLOCK_WORDS_PER_PARAM * number : BLOCK_WORDS_PER_PARAM * (number + 1)]
         if isinstance(param.type, ArrayType):
             shape = tuple((ctypes.c_int64 * param.type.ndim).from_address(extents)) if param.type.ndim else ()
-            frame.arrays[param.name] = _global_view(param.name, param.type.dtype, shape, first, nbytes)
+            frame.arrays[param.name] = _global_view(param.name, param.type, shape, first, nbytes)
         else:
             assert param.type is not None, f"parameter {param.name} has no type"
             frame.locals[param.name] = _decode_scalar(param.type, first)
     return frame
 
 
-def _global_view(name: str, dtype: DType, shape: tuple[int, ...], address: int, nbytes: int) -> ArrayView:
-    size = math.prod(shape)
+def _global_view(name: str, type_: ArrayType, shape: tuple[int, ...], address: int, nbytes: int) -> ArrayView:
+    dtype, components = type_.dtype, math.prod(type_.components)
+    size = math.prod(shape) * components
     assert size * dtype.itemsize <= nbytes, f"array {name}: {shape} of {dtype} in {nbytes} bytes"
     if size == 0:
-        return ArrayView(name, dtype, shape, ())
+        return ArrayView(name, dtype, shape, (), components)
     memory = memoryview((ctypes.c_char * (size * dtype.itemsize)).from_address(address))
     cells: memoryview[Any] = memory.cast("B").cast(_FORMATS[dtype.name])  # type: ignore[call-overload]
-    return ArrayView(name, dtype, shape, cells)
+    return ArrayView(name, dtype, shape, cells, components)
 
 
 def _decode_scalar(dtype: DType, word: int) -> Number:
