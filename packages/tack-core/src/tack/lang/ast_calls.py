@@ -6,6 +6,8 @@ import ast
 from types import FunctionType
 from typing import NoReturn
 
+import numpy as np
+
 from tack.lang import math_functions
 from tack.lang.ast_expressions import ExpressionLowering
 from tack.lang.func import Func
@@ -14,6 +16,7 @@ from tack.lang.ir import (
     IRArrayRef,
     IRAtomic,
     IRBinOp,
+    IRBlockReduce,
     IRBuiltin,
     IRCall,
     IRCast,
@@ -21,6 +24,7 @@ from tack.lang.ir import (
     IRFunction,
     IRLoad,
     IRNot,
+    IRThreadId,
     walk,
 )
 from tack.lang.kernel import Kernel
@@ -40,6 +44,11 @@ _STATEMENT_FORMS = {
         "`tack.local` works only as the whole right side of an assignment",
         "write `name = tack.local(shape, dtype)`",
     ),
+    "shared": (
+        "`tack.shared` works only as the whole right side of an assignment",
+        "write `name = tack.shared(shape, dtype)`",
+    ),
+    "barrier": ("`tack.barrier` gives no value", "write it as a statement of its own"),
 }
 
 
@@ -81,6 +90,8 @@ class CallLowering(ExpressionLowering):
         name, value = captured.spelling, captured.value
         if getattr(value, "__module__", None) == "numpy" and isinstance(value, type):
             hint = "cast with a Tack dtype, for instance `tack.f32(x)`"
+        elif value is np.minimum or value is np.maximum:
+            hint = f"write min or max, which prefer the number over a NaN as np.fmin does; `{name}` gives the NaN"
         elif isinstance(value, Kernel):
             hint = "kernels are called on the host; make it a device function with @tack.func"
         elif isinstance(value, FunctionType):
@@ -116,6 +127,14 @@ class CallLowering(ExpressionLowering):
                 return self.length(node)
             case "atomic":
                 return self.atomic(meaning.name, node)
+            case "thread_id":
+                self.check_arguments(node, "tack.thread_id", 0, 0)
+                self.note_workgroup("tack.thread_id", node)
+                return IRThreadId(loc=loc)
+            case "block":
+                (value,) = self.arguments(node, f"tack.block_{meaning.name}", 1, 1)
+                self.note_workgroup(f"tack.block_{meaning.name}", node)
+                return IRBlockReduce(loc=loc, op=meaning.name, value=value)
         message, hint = _STATEMENT_FORMS[meaning.form]
         self.unsupported(message, node, hint)
 
@@ -212,6 +231,8 @@ class CallLowering(ExpressionLowering):
                     self.note_load(arg.name, node)
         if lowered.prints:
             self.note_print(node)
+        if lowered.workgroup is not None:
+            self.note_workgroup(lowered.workgroup, node, function.source.name)
         return IRCall(loc=self.loc(node), callee=function, args=args), lowered.result_count
 
     def bound_arguments(self, node: ast.Call, function: Func, lowered: Lowered) -> list[IRExpr]:

@@ -106,12 +106,15 @@ class LoopLowering(StatementLowering):
         if len(set(names)) != len(names):
             self.unsupported("two loop variables of one name are not supported", node.target, "name them differently")
         self.outside = False
+        outer = set(self.bindings)
+        self.direct.update(map(id, node.body))
         with self.loop_variables(node, PARALLEL) as symbols:
             body = self.block(node.body)
         self.outside = True
-        arrays = [name for name, symbol in self.bindings.items() if self.symbols[symbol].kind == "local_array"]
-        for name in arrays:
-            del self.bindings[name]
+        inner = [name for name in self.bindings if name not in outer]
+        for name in inner:
+            if self.symbols[self.bindings[name]].kind == "local_array":
+                del self.bindings[name]
         return IRParallelFor(loc=self.loc(node), vars=symbols, ranges=ranges, body=body)
 
     def host_range(self, start: IRExpr, stop: IRExpr, step: IRExpr) -> IRRange:

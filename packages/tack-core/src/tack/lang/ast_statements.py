@@ -17,6 +17,7 @@ from tack.lang.ir import (
     IRAssert,
     IRAssign,
     IRAtomic,
+    IRBarrier,
     IRBinOp,
     IRBreak,
     IRContinue,
@@ -46,6 +47,7 @@ class StatementLowering(CallLowering):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.loops: list[str] = []
+        self.direct: set[int] = set()  # statements directly in the body of a kernel or of a parallel loop, by identity
         self.pins: dict[str, DType] = {}
         self.assigned_params: dict[str, ast.AST] = {}
 
@@ -114,8 +116,11 @@ class StatementLowering(CallLowering):
         if len(node.targets) == 1 and not isinstance(first, ast.Tuple):
             if isinstance(node.value, ast.Tuple):
                 self.unsupported("a tuple as a value is not supported", node.value, "unpack it: `a, b = ...`")
-            if isinstance(node.value, ast.Call) and (meaning := self.meaning(node.value)) and meaning.form == "local":
-                return [self.local_array(first, node.value)]
+            if isinstance(node.value, ast.Call) and (meaning := self.meaning(node.value)):
+                if meaning.form == "shared":
+                    self.check_shared(node)
+                if meaning.form in ("local", "shared"):
+                    return [self.local_array(first, node.value, meaning.form)]
             return [self.store(first, self.expr(node.value), node)]
         statements: list[IRStmt] = []
         if not any(isinstance(target, ast.Tuple) for target in node.targets):
@@ -278,15 +283,32 @@ class StatementLowering(CallLowering):
         base = self._annotation_value(node.value)
         return MISSING if base is MISSING else self.scope.attribute(base, node.attr)
 
-    def local_array(self, target: ast.expr, node: ast.Call) -> IRStmt:
-        """`name = tack.local(shape, dtype)` (rule MEM-6)."""
+    def check_shared(self, node: ast.Assign) -> None:
+        """Where `tack.shared` may stand (rule GRP-2)."""
+        if not self.outside and not self.loops:
+            self.unsupported(
+                "`tack.shared` in a device function is not supported",
+                node.value,
+                "declare it in the kernel and pass it: arrays pass by reference",
+            )
+        if id(node) not in self.direct:
+            self.unsupported(
+                "`tack.shared` under an `if` or in an inner loop is not supported",
+                node.value,
+                "declare it before the parallel loop, or at the top of its body",
+            )
+        if not self.outside:
+            self.note_workgroup("tack.shared", node.value)
+
+    def local_array(self, target: ast.expr, node: ast.Call, form: str) -> IRStmt:
+        """`name = tack.local(shape, dtype)` or `tack.shared(...)` (rules MEM-6 and GRP-2)."""
         if not isinstance(target, ast.Name):
             self.unsupported(
-                "a local array that is not assigned to a name is not supported",
+                f"a {form} array that is not assigned to a name is not supported",
                 target,
-                "write `name = tack.local(shape, dtype)`",
+                f"write `name = tack.{form}(shape, dtype)`",
             )
-        if self.outside:
+        if self.outside and form == "local":
             self.unsupported(
                 "`tack.local` outside the parallel loops is not supported",
                 node,
@@ -297,15 +319,15 @@ class StatementLowering(CallLowering):
         if len(node.args) + len(node.keywords) != 2 or given.keys() != {"shape", "dtype"}:
             self.fail(
                 TypeError,
-                "`tack.local` takes a shape and a dtype",
+                f"`tack.{form}` takes a shape and a dtype",
                 node,
-                "write `tack.local(16, tack.f32)` or `tack.local((4, 4), tack.f32)`",
+                f"write `tack.{form}(16, tack.f32)` or `tack.{form}((4, 4), tack.f32)`",
             )
         captured = self.captured(given["dtype"])
         if captured is None or not isinstance(captured.value, DType):
             self.fail(
                 TypeError,
-                "the second argument of `tack.local` is not a Tack dtype",
+                f"the second argument of `tack.{form}` is not a Tack dtype",
                 given["dtype"],
                 "write for instance `tack.f32`",
             )
@@ -315,7 +337,8 @@ class StatementLowering(CallLowering):
             self.unsupported(f"`{target.id}` is {kind} here", target, "use another name")
         symbol = self.bindings[target.id] = self.new_symbol(target.id, "local_array", target)
         shape = self.constant_shape(given["shape"])
-        return IRLocalArray(loc=self.loc(node), name=symbol, shape=shape, element=captured.value)
+        space = "private" if form == "local" else "shared"
+        return IRLocalArray(loc=self.loc(node), name=symbol, shape=shape, element=captured.value, space=space)
 
     def constant_shape(self, node: ast.expr) -> tuple[int, ...]:
         extents: list[int] = []
@@ -356,6 +379,10 @@ class StatementLowering(CallLowering):
         meaning = self.meaning(value)
         if meaning is not None and meaning.form == "print":
             return [self.print_statement(value)]
+        if meaning is not None and meaning.form == "barrier":
+            self.check_arguments(value, "tack.barrier", 0, 0)
+            self.note_workgroup("tack.barrier", value)
+            return [IRBarrier(loc=self.loc(value))]
         lowered = self.expr(value)
         if not isinstance(lowered, IRAtomic):
             self.unsupported("a value that is not used is not supported", node, "assign it, or leave it out")

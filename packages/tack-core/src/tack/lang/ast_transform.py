@@ -23,6 +23,7 @@ from tack.lang.ir import (
     IRWhile,
     walk,
 )
+from tack.lang.kernel import DEFAULT_GROUP
 from tack.lang.lowering_context import Lowered, call_chain, entered
 from tack.lang.source import FunctionSource
 from tack.lang.source_validation import validate
@@ -31,8 +32,8 @@ from tack.lang.types import DType
 __all__ = ["Lowered", "lower_function", "lower_kernel"]
 
 
-def lower_kernel(source: FunctionSource) -> Lowered:
-    """The untyped IR of a validated kernel, for the values that captured names hold now.
+def lower_kernel(source: FunctionSource, group: int = DEFAULT_GROUP) -> Lowered:
+    """The untyped IR of a validated kernel, for the values that captured names hold now; `group` lanes a workgroup.
 
     Raises
     ------
@@ -40,7 +41,7 @@ def lower_kernel(source: FunctionSource) -> Lowered:
         The user's mistakes, each with its position.
     """
     with entered(source):
-        return _KernelLowering(source).lower()
+        return _KernelLowering(source, group).lower()
 
 
 def lower_function(source: FunctionSource) -> Lowered:
@@ -87,7 +88,8 @@ class _FunctionLowering(LoopLowering):
         return self.lowered(ir, counts.pop() if counts else 0)
 
     def lowered(self, ir: IRFunction, result_count: int) -> Lowered:
-        return Lowered(ir, self.captures(), frozenset(self.array_params), result_count, self.effects.prints)
+        arrays, effects = frozenset(self.array_params), self.effects
+        return Lowered(ir, self.captures(), arrays, result_count, effects.prints, effects.workgroup)
 
     # ------------------------------------------------------------------------------------------------- parameters
 
@@ -169,11 +171,16 @@ class _FunctionLowering(LoopLowering):
 class _KernelLowering(_FunctionLowering):
     """Lowers a kernel: straight-line statements on locals, parallel loops, and a last `return`."""
 
+    def __init__(self, source: FunctionSource, group: int) -> None:
+        super().__init__(source)
+        self.group = group
+
     def lower(self) -> Lowered:
         tree = self.source.tree
         self.declare_params()
         self.flow.check(tree.body, is_kernel=True)
         self.outside = True
+        self.direct.update(map(id, tree.body))
         body: list[IRStmt] = []
         for statement in tree.body:
             body += self.top_level(statement, is_last=statement is tree.body[-1])
@@ -192,6 +199,7 @@ class _KernelLowering(_FunctionLowering):
             body=body,
             symbols=self.symbols,
             tables=self.tables,
+            group=self.group,
         )
         return self.lowered(ir, len(self.returns))
 

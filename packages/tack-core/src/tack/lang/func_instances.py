@@ -10,6 +10,8 @@ from tack.lang.diagnostics import Loc
 from tack.lang.ir import (
     IRAssign,
     IRAtomic,
+    IRBarrier,
+    IRBlockReduce,
     IRCall,
     IRFunction,
     IRNode,
@@ -56,7 +58,7 @@ def has_effects(node: IRNode, seen: set[int] | None = None) -> bool:
     """Whether running untyped code twice could differ from running it once; `seen` holds templates known not to."""
     seen = set() if seen is None else seen
     for part in walk(node):
-        if isinstance(part, (IRAtomic, IRStore, IRPrint)):
+        if isinstance(part, (IRAtomic, IRStore, IRPrint, IRBarrier, IRBlockReduce)):
             return True
         if isinstance(part, IRCall) and id(template_of(part)) not in seen:
             seen.add(id(template_of(part)))

@@ -17,7 +17,8 @@ class Meaning:
     """How a call is lowered.
 
     `form` is "builtin" (`name` is an IR builtin), "atomic" (`name` is its operation), "library" (`name` is a device
-    function of `tack.math`) or a form with a lowering of its own: pow int float bool len range ndrange print local.
+    function of `tack.math`), "block" (`name` is its operation) or a form with a lowering of its own: pow int float bool
+    len range ndrange print local shared barrier thread_id.
     """
 
     form: str
@@ -94,6 +95,12 @@ atomic_xor(array, index, value): "xor" the bits of an element.
 atomic_exchange(array, index, value): replace an element.
 atomic_cas(array, index, expected, desired): replace an element if it equals `expected`.
 local(shape, dtype): an array private to one iteration, its contents undefined at first.
+shared(shape, dtype): an array of a workgroup, its contents undefined at first.
+thread_id(): the number of this lane in its workgroup, i32.
+barrier(): all lanes of the workgroup wait for each other; orders shared and global memory among them.
+block_sum(x): sum of an f32 over the workgroup, the same for every lane.
+block_min(x): smallest f32 of the workgroup; NaN if there is one.
+block_max(x): largest f32 of the workgroup; NaN if there is one.
 ndrange(d0, ...): the index space of a parallel loop, last index fastest.
 """
 
@@ -141,6 +148,35 @@ Examples
 --------
 ``window = tack.local((3, 3), tack.f32)`` in the body of a loop or of a device function.
 """
+_SHARED = """
+Parameters
+----------
+shape : integer or tuple of integers
+    Constant extents.
+dtype : Tack dtype
+
+Examples
+--------
+``tile = tack.shared((16, 16), tack.f32)`` before a parallel loop or directly in its body; it passes to device functions
+by reference.
+"""
+_COLLECTIVE = """
+A collective: every lane of a workgroup must reach it together, so control flow around it depends only on what is the
+same for all of them: scalar arguments, shapes, constants, block results, ``i // group`` (rules GRP-*).
+"""
+_BLOCK = (
+    _COLLECTIVE
+    + """
+Parameters
+----------
+x : f32
+    Lanes past the end of the loop contribute nothing.
+
+Returns
+-------
+f32, the same bits for every lane.
+"""
+)
 _NDRANGE = """
 Parameters
 ----------
@@ -153,6 +189,11 @@ Examples
 """
 
 
+_DETAILS = {
+    "pow": _SCALAR, "local": _LOCAL, "ndrange": _NDRANGE, "shared": _SHARED, "barrier": _COLLECTIVE, "thread_id": "",
+}  # fmt: skip
+
+
 def _public() -> dict[str, Intrinsic]:
     table: dict[str, Intrinsic] = {}
     for line in _SUMMARIES.strip().splitlines():
@@ -162,8 +203,10 @@ def _public() -> dict[str, Intrinsic]:
             form, details = "builtin", _SCALAR
         elif operation in ATOMICS and operation != name:
             form, details = "atomic", _ATOMIC
+        elif name.startswith("block_"):
+            form, operation, details = "block", name.removeprefix("block_"), _BLOCK
         else:
-            form, details = name, {"pow": _SCALAR, "local": _LOCAL, "ndrange": _NDRANGE}[name]
+            form, details = name, _DETAILS[name]
         table[name] = Intrinsic(name, Meaning(form, operation), f"{line}\n{details}{_HOST}")
     return table
 
@@ -174,15 +217,14 @@ PUBLIC: dict[str, Intrinsic] = _public()
 LATER = frozenset(
     (
         "vec mat vec2 vec3 vec4 mat2 mat3 mat4 dot cross length distance normalize reflect outer transpose trace "
-        "determinant inverse identity any all select shared barrier thread_id block_sum block_min block_max texture3d "
-        "data_oriented checked"
+        "determinant inverse identity any all select texture3d data_oriented checked"
     ).split()
 )
 """Names of `tack` that come with later versions."""
 
 _NUMPY_SPELLINGS = (
     "arcsin:asin arccos:acos arctan:atan arctan2:atan2 absolute:abs rint:round around:round fmin:min fmax:max "
-    "minimum:min maximum:max bitwise_count:popcount"
+    "bitwise_count:popcount"
 )
 _ANGLES = "radians:radians deg2rad:radians degrees:degrees rad2deg:degrees"
 
@@ -198,7 +240,8 @@ def _meanings() -> dict[int, tuple[Any, Meaning]]:
 
     for name, marker in PUBLIC.items():
         if marker.meaning.form in ("builtin", "pow"):
-            for namespace in (math, builtins, np):
+            # np.min and np.max reduce arrays; np.minimum and np.maximum propagate NaN, which Tack's min and max do not.
+            for namespace in (math, builtins) if name in ("min", "max") else (math, builtins, np):
                 add(namespace, name, marker.meaning)
     for pair in _NUMPY_SPELLINGS.split():
         spelling, name = pair.split(":")

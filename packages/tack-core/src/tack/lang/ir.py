@@ -179,6 +179,25 @@ class IRCall(IRExpr):
     symbol: str | None = None
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRThreadId(IRExpr):
+    """`tack.thread_id()`: the lane's number in its workgroup, i32; past the end of the trip count as well."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRGroupIndex(IRExpr):
+    """The workgroup's number, i64: flat iteration // group size. Made by the workgroup pass only."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRBlockReduce(IRExpr):
+    """`tack.block_<op>(value)`, a collective: `op` is "sum", "min" or "max". Typed: value and result are f32.
+    Split: only as the whole value of an IRAssign in an IRWorkgroup's tree, of a local that nothing else reads."""
+
+    op: str
+    value: IRExpr
+
+
 # ---------------------------------------------------------------------------------------------------- statements
 
 
@@ -265,11 +284,18 @@ class IRReturn(IRStmt):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class IRLocalArray(IRStmt):
-    """`name = tack.local(shape, dtype)`: private storage of this iteration, contents undefined."""
+    """`name = tack.local(shape, dtype)`: private storage of this iteration, contents undefined. In the space "shared",
+    `tack.shared`: storage of a workgroup, before a parallel loop or directly in its body."""
 
     name: str
     shape: tuple[int, ...]
     element: DType
+    space: str = "private"
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRBarrier(IRStmt):
+    """`tack.barrier()`, a collective: orders shared and global memory within the workgroup."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -308,13 +334,36 @@ class IRParallelFor(IRStmt):
     body: list[IRStmt]
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRRegion(IRStmt):
+    """Part of an IRWorkgroup without collectives: run by each lane that is within the trip count, and by no other."""
+
+    body: list[IRStmt]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IRWorkgroup(IRStmt):
+    """A parallel loop that uses workgroups, split at its collectives (docs/design/workgroups.md). Workgroup w runs the
+    flat iterations from ``w * group`` on, below ``(w + 1) * group``, one a lane.
+
+    `body` is a tree: IRRegion, IRBarrier, IRAssign of a uniform value or of an IRBlockReduce, and IRIf, IRWhile, IRFor,
+    IRBreak under uniform control, with such trees in them. Everything outside the regions is done by all lanes, also
+    those past the end, and reads only what is the same for all of them."""
+
+    vars: list[str]
+    ranges: list[IRRange]
+    group: int
+    shared: list[IRLocalArray]
+    body: list[IRStmt]
+
+
 # ------------------------------------------------------------------------------------------ functions and kernels
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Symbol:
     """What a symbol is: "param", "local", "loop" or "temp" (scalars), "array" (an array parameter or a table), or
-    "local_array". `source_name` is what the user wrote. `dtype` is set when typed."""
+    "local_array" (shared ones too). `source_name` is what the user wrote. `dtype` is set when typed."""
 
     name: str
     kind: str
@@ -364,9 +413,11 @@ class IRFunction:
 class IRKernel(IRFunction):
     """A kernel. `body` holds effect-free statements on locals, IRParallelFor, and at most one trailing IRReturn. Each
     parallel iteration starts from the values that the statements before its loop give. Typed: `functions` holds every
-    instance that is called, callees before callers; `results` is () or the one result type."""
+    instance that is called, callees before callers; `results` is () or the one result type. `group` is the number of
+    lanes of a workgroup; loops that use workgroups become IRWorkgroup after typing."""
 
     functions: dict[str, IRFunction] = field(default_factory=dict)
+    group: int = 256
 
 
 # -------------------------------------------------------------------------------------------------- tree walking

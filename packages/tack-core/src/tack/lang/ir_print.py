@@ -10,8 +10,10 @@ from tack.lang.ir import (
     IRAssert,
     IRAssign,
     IRAtomic,
+    IRBarrier,
     IRBind,
     IRBinOp,
+    IRBlockReduce,
     IRBoolOp,
     IRBreak,
     IRBuiltin,
@@ -24,6 +26,7 @@ from tack.lang.ir import (
     IRExprStmt,
     IRFor,
     IRFunction,
+    IRGroupIndex,
     IRIf,
     IRKernel,
     IRLoad,
@@ -33,15 +36,18 @@ from tack.lang.ir import (
     IRParam,
     IRPrint,
     IRRange,
+    IRRegion,
     IRReturn,
     IRSelect,
     IRStmt,
     IRStore,
     IRTable,
+    IRThreadId,
     IRUnary,
     IRUnpack,
     IRVar,
     IRWhile,
+    IRWorkgroup,
 )
 from tack.lang.types import DType
 
@@ -97,6 +103,12 @@ def _statement(node: IRStmt) -> Iterator[str]:
         case IRParallelFor():
             yield f"parallel for {', '.join(node.vars)} in {' x '.join(map(_range, node.ranges))}:"
             yield from _block(node.body, "    ")
+        case IRWorkgroup():
+            yield f"workgroups of {node.group}, {', '.join(node.vars)} in {' x '.join(map(_range, node.ranges))}:"
+            yield from _block([*node.shared, *node.body], "    ")
+        case IRRegion():
+            yield "region:"
+            yield from _block(node.body, "    ")
         case _:
             yield _simple(node)
 
@@ -123,7 +135,10 @@ def _simple(node: IRStmt) -> str:
         case IRReturn():
             return f"return {_list(node.values)}".rstrip()
         case IRLocalArray():
-            return f"{node.name} = local({'x'.join(map(str, node.shape))}, {node.element.name})"
+            what = "shared" if node.space == "shared" else "local"
+            return f"{node.name} = {what}({'x'.join(map(str, node.shape))}, {node.element.name})"
+        case IRBarrier():
+            return "barrier"
         case IRPrint():
             return f"print({', '.join(repr(p) if isinstance(p, str) else expr_text(p) for p in node.parts)})"
         case IRAssert():
@@ -175,6 +190,10 @@ def _expr(node: IRExpr) -> str:
             return f"{node.name}({_list(node.args)})"
         case IRAtomic():
             return f"atomic_{node.op}({node.array}[{_list(node.index)}], {_list(node.args)})"
+        case IRThreadId() | IRGroupIndex():
+            return "thread_id()" if isinstance(node, IRThreadId) else "group_index()"
+        case IRBlockReduce():
+            return f"block_{node.op}({expr_text(node.value)})"
         case IRCall():
             return f"{node.symbol or node.callee.source.name}({_list(node.args)})"
     raise AssertionError(f"no text for {type(node).__name__}")

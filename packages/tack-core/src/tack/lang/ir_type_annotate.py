@@ -21,6 +21,7 @@ from tack.lang.ir import (
     IRAtomic,
     IRBind,
     IRBinOp,
+    IRBlockReduce,
     IRBoolOp,
     IRBuiltin,
     IRCall,
@@ -33,6 +34,7 @@ from tack.lang.ir import (
     IRNot,
     IRSelect,
     IRStore,
+    IRThreadId,
     IRUnary,
     IRVar,
 )
@@ -78,6 +80,7 @@ def annotate_types(ir: IRKernel, param_types: Sequence[ValueType]) -> IRKernel:
         symbols=annotator.typed_symbols(),
         tables=annotator.typed_tables(),
         results=annotator.result_types(),
+        group=ir.group,
     )
     kernel.functions = instances.reachable(kernel)
     check_constants(kernel)
@@ -124,6 +127,10 @@ class Annotator(StatementTyper):
                 return self._array_attr(expr)
             case IRAtomic():
                 return self._atomic(expr)
+            case IRThreadId():
+                return IRThreadId(loc=expr.loc, dtype=i32)
+            case IRBlockReduce():
+                return self._block_reduce(expr)
             case IRCall():
                 return self._value_of_call(expr)
             case IRArrayRef():
@@ -385,6 +392,16 @@ class Annotator(StatementTyper):
         index = self._index(expr.index, array, expr)
         args = [self._adopt(self._annotate_expr(arg), array.dtype) for arg in expr.args]
         return IRAtomic(loc=expr.loc, op=expr.op, array=expr.array, index=index, args=args, dtype=array.dtype)
+
+    def _block_reduce(self, expr: IRBlockReduce) -> IRBlockReduce:
+        """Rule GRP-8: f32 only."""
+        value = self._annotate_expr(expr.value)
+        if value.dtype is not f32:
+            name, given = f"block_{expr.op}", _dtype(value).name
+            self._fail(
+                TypeError, f"{name}() takes f32, and this is {given}", expr.value.loc, f"cast it: {name}(tack.f32(x))"
+            )
+        return IRBlockReduce(loc=expr.loc, op=expr.op, value=value, dtype=f32)
 
 
 def _dtype(expr: IRExpr) -> DType:

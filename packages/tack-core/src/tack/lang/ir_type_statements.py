@@ -24,6 +24,7 @@ from tack.lang.ir import (
     IRAssert,
     IRAssign,
     IRAtomic,
+    IRBarrier,
     IRBind,
     IRBreak,
     IRCall,
@@ -122,7 +123,7 @@ class StatementTyper(WeakLiterals):
                 case IRUnpack():
                     self.assigned.update(node.names)
                 case IRLocalArray():
-                    self.arrays[node.name] = ArrayType(node.element, len(node.shape), "private", node.shape)
+                    self.arrays[node.name] = ArrayType(node.element, len(node.shape), node.space, node.shape)
                 case IRFor():
                     self._fix(node.var, i64)
                 case IRParallelFor():
@@ -254,8 +255,8 @@ class StatementTyper(WeakLiterals):
             case IRAssert():
                 return [IRAssert(loc=node.loc, cond=self._annotate_expr(node.cond), message=node.message)]
             case IRLocalArray():
-                return [IRLocalArray(loc=node.loc, name=node.name, shape=node.shape, element=node.element)]
-            case IRBreak() | IRContinue():
+                return [replace(node)]
+            case IRBreak() | IRContinue() | IRBarrier():
                 return [type(node)(loc=node.loc)]
         raise AssertionError(f"{node.loc}: no typing rule for {type(node).__name__}")
 
@@ -466,7 +467,7 @@ class StatementTyper(WeakLiterals):
         for name, symbol in self.ir.symbols.items():
             if name in self.arrays:
                 array = self.arrays[name]
-                kind = "local_array" if array.space == "private" and symbol.kind == "local_array" else "array"
+                kind = "local_array" if symbol.kind == "local_array" else "array"
                 symbols[name] = replace(symbol, kind=kind, array_type=array)
             elif name in self.types and name not in self.dropped:
                 kind = "param" if symbol.kind == "array" else symbol.kind

@@ -13,6 +13,7 @@ from tack.lang.ir import (
     IRAtomic,
     IRBind,
     IRBinOp,
+    IRBlockReduce,
     IRBoolOp,
     IRBuiltin,
     IRCall,
@@ -23,6 +24,7 @@ from tack.lang.ir import (
     IRExprStmt,
     IRFor,
     IRFunction,
+    IRGroupIndex,
     IRKernel,
     IRLoad,
     IRLocalArray,
@@ -32,6 +34,7 @@ from tack.lang.ir import (
     IRReturn,
     IRSelect,
     IRStore,
+    IRThreadId,
     IRUnary,
     IRUnpack,
     IRVar,
@@ -163,6 +166,11 @@ class _TypeVerifier:
                 require(node.attr != "shape" or 0 <= node.axis < array.ndim, node, f"no axis {node.axis} in {array}")
             case IRAtomic():
                 self.atomic(node)
+            case IRThreadId() | IRGroupIndex():
+                require(node.dtype is (i32 if isinstance(node, IRThreadId) else i64), node, f"is {node.dtype}")
+            case IRBlockReduce():
+                require(node.dtype is f32, node, f"a block reduction is {node.dtype}")
+                self.has(node.value, f32, node)
             case IRCall():
                 results = self.callee(node).results
                 require(results == (node.dtype,), node, f"results {results} where one {node.dtype} is needed")
@@ -202,7 +210,7 @@ class _TypeVerifier:
     def atomic(self, node: IRAtomic) -> None:
         array = self.array(node.array, node)
         require(node.dtype is array.dtype, node, f"an element of {array} is not {node.dtype}")
-        require(array.space == "global", node, f"atomic on an array in {array.space} space")
+        require(array.space in ("global", "shared"), node, f"atomic on an array in {array.space} space")
         bits = node.op in ("and", "or", "xor")
         require(not (bits and array.dtype.is_float), node, f"atomic {node.op} on {array.dtype.name}")
         self.index(node.index, array, node)

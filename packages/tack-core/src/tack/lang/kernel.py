@@ -5,10 +5,14 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from tack.lang.native_type import native_type
 from tack.lang.source import FunctionSource, read_source
+
+DEFAULT_GROUP = 256
+MAX_GROUP = 1024
+"""Lanes of a workgroup; every device of this kind can run 1024."""
 
 
 class _Kernel:
@@ -36,8 +40,9 @@ class _Kernel:
     _entry: int
     _running: int
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], group: int = DEFAULT_GROUP) -> None:
         self.source = read_source(fn, "kernel")
+        self.group = group
         functools.update_wrapper(self, fn)
         # Owned by runtime.dispatch: parameter binding, lowerings and their variants.
         self._state: Any = None
@@ -64,18 +69,47 @@ else:
     Kernel.__doc__ = _Kernel.__doc__  # a type made from a spec does not inherit it
 
 
-def kernel(fn: Callable[..., Any]) -> Kernel:
-    """Make a kernel of a Python function (a decorator).
+@overload
+def kernel(fn: Callable[..., Any], *, group: int = ...) -> Kernel: ...
+
+
+@overload
+def kernel(fn: None = None, *, group: int = ...) -> Callable[[Callable[..., Any]], Kernel]: ...
+
+
+def kernel(
+    fn: Callable[..., Any] | None = None, *, group: int = DEFAULT_GROUP
+) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
+    """Make a kernel of a Python function (a decorator, with or without options).
 
     Parameters
     ----------
     fn
         The function. Its source is read again and compiled; Python never runs its body. Its outermost loops over
         `range` or `tack.ndrange` run in parallel.
+    group
+        Lanes of a workgroup: a power of two, at most 1024. It matters to kernels that use workgroups (rules GRP-*).
 
     Raises
     ------
     SourceUnavailableError
         If the source text of `fn` cannot be found.
+    TypeError, ValueError
+        If `group` is not an integer, or not such a number.
+
+    Examples
+    --------
+    >>> @tack.kernel(group=64)
+    ... def sums(a, out):
+    ...     for i in range(a.shape[0]):
+    ...         s = tack.block_sum(a[i])
+    ...         if tack.thread_id() == 0:
+    ...             out[i // 64] = s
     """
-    return Kernel(fn)
+    if not isinstance(group, int) or isinstance(group, bool):
+        raise TypeError(f"@tack.kernel(group=...) takes an integer, not {type(group).__name__}")
+    if not 1 <= group <= MAX_GROUP or group & (group - 1):
+        raise ValueError(f"@tack.kernel(group={group}): the group is a power of two, at most {MAX_GROUP}")
+    if fn is None:
+        return functools.partial(Kernel, group=group)
+    return Kernel(fn, group)

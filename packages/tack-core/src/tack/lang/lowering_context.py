@@ -24,13 +24,15 @@ EFFECT_HINT = "statements outside the parallel loops may be evaluated any number
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """An untyped template. `captures` are those of the function and of every device function that it reaches; the other
-    fields are what a caller has to know: which parameters are arrays, how many results there are, whether it prints."""
+    fields are what a caller has to know: which parameters are arrays, how many results there are, whether it prints,
+    and what it uses of the workgroup, if anything."""
 
     ir: IRKernel | IRFunction
     captures: tuple[Capture, ...]
     array_params: frozenset[str]
     result_count: int
     prints: bool
+    workgroup: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,13 @@ class Captured:
 
 @dataclass(slots=True)
 class Effects:
-    """What the function does to arrays, by symbol of the array parameter, and whether it prints."""
+    """What the function does to arrays, by symbol of the array parameter, whether it prints, and an intrinsic of
+    workgroups that it calls."""
 
     read: set[str] = field(default_factory=set)
     written: set[str] = field(default_factory=set)
     prints: bool = False
+    workgroup: str | None = None
 
 
 class Context:
@@ -197,6 +201,8 @@ class Context:
             self.effects.read.add(symbol)
             if self.outside:
                 self.loads_outside.append((symbol, self.loc(node)))
+        elif self.outside and self.symbols[symbol].kind == "local_array":
+            self.unsupported("a load from a shared array outside the parallel loops is not supported", node)
 
     def note_store(self, symbol: str, node: ast.AST, what: str) -> None:
         if symbol in self.tables:
@@ -216,6 +222,17 @@ class Context:
         if self.outside:
             self.unsupported("`print` outside the parallel loops is not supported", node, EFFECT_HINT)
         self.effects.prints = True
+
+    def note_workgroup(self, what: str, node: ast.AST, function: str | None = None) -> None:
+        """`what` is an intrinsic of workgroups; `function` the device function that calls it, if it is not this one."""
+        if self.outside:
+            through = "" if function is None else f" (in `{function}`)"
+            self.unsupported(
+                f"`{what}`{through} outside the parallel loops is not supported",
+                node,
+                "workgroups run iterations of parallel loops; move it into one",
+            )
+        self.effects.workgroup = what
 
     # ------------------------------------------------------------------------------------------------------ calls
 

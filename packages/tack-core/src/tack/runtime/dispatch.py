@@ -120,7 +120,7 @@ class KernelState:
         self.lowerings: list[Lowering] = [self._lower()]
 
     def _lower(self) -> Lowering:
-        lowered = lower_kernel(self.kernel.source)
+        lowered = lower_kernel(self.kernel.source, self.kernel.group)
         ir = lowered.ir
         if DEBUG:
             verify_untyped(ir)
