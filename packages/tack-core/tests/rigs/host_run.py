@@ -25,6 +25,7 @@ from tack.codegen.hip_gen import HIPCodeGen
 from tack.codegen.launch_plan import KernelParameter, KernelPlan, LaunchPlan
 from tack.codegen.msl_gen import MSLCodeGen
 from tack.codegen.opencl_gen import OpenCLCodeGen
+from tack.codegen.reductions import IDENTITY, LANES, array_reduction_source, empty_kernel
 from tack.lang.ast_transform import lower_kernel
 from tack.lang.ir import IRKernel
 from tack.lang.ir_type_annotate import annotate_types
@@ -126,6 +127,16 @@ def run_on_host(
     return Launcher(library, typed, plan, args, text).call()
 
 
+def reduce_on_host(dialect: str, op: str, array: np.ndarray[Any, Any]) -> float:
+    """Reduce an f32 array by a dialect's kernel: "sum", "min" or "max"."""
+    text, kernel = array_reduction_source(DIALECTS[dialect], op)
+    plan = LaunchPlan((kernel,), None, LANES, DIALECTS[dialect].packed)
+    launcher = Launcher(build(dialect, text, plan), empty_kernel(op), plan, (array,), text)
+    launcher.result = np.array([IDENTITY[op]], np.float32)
+    launcher.launch(kernel, None, 0, array.size)
+    return float(launcher.result[0])
+
+
 def build(dialect: str, text: str, plan: LaunchPlan) -> ctypes.CDLL:
     """Compile generated text into a library, or find it among those of this process."""
     kernels = [*plan.loops, *([plan.result] if plan.result else [])]
@@ -164,6 +175,7 @@ class Launcher:
         self, library: ctypes.CDLL, typed: IRKernel, plan: LaunchPlan, args: tuple[Any, ...], text: str
     ) -> None:
         self.library, self.typed, self.plan, self.args, self.text = library, typed, plan, args, text
+        self.waits = any(generator.dialect.barrier in text for generator in DIALECTS.values())
         self.shapes = [a.shape if isinstance(a, np.ndarray) else () for a in args]
         self.scalars = [0 if isinstance(a, np.ndarray) else self._scalar(i, a) for i, a in enumerate(args)]
         self.result = np.zeros(1, typed.results[0].numpy) if typed.results else None
@@ -193,7 +205,7 @@ class Launcher:
         pointers = (ctypes.c_void_p * max(1, len(held)))(*(v.ctypes.data for v in held))
         reports = ctypes.c_uint.in_dll(self.library, "rig_reports")
         reports.value = 0
-        getattr(self.library, f"rig_{kernel.name}")(pointers, groups, self.plan.group, int("rig_barrier" in self.text))
+        getattr(self.library, f"rig_{kernel.name}")(pointers, groups, self.plan.group, int(self.waits))
         if reports.value:
             what = ctypes.c_char_p.in_dll(self.library, "rig_first_report").value or b""
             line = ctypes.c_uint.in_dll(self.library, "rig_first_line").value

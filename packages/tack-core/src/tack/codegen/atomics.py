@@ -42,7 +42,7 @@ def atomic_helper(gen: AtomicPrimitives, helpers: MutableMapping[str, str], op: 
         if native is None and op == "cas":
             body = _swap_patterns(gen, dtype)
         elif native is None:
-            body = _loop(gen, op, dtype)
+            body = cas_loop(gen, dtype, gen.combine(op, dtype, "x", "v"), always_changes=op not in _EXTREMA)
         else:
             body = f"    return {native};\n"
         t, space = gen.dialect.type(dtype), gen.dialect.spaces["global"]
@@ -81,16 +81,20 @@ def _swap_patterns(gen: AtomicPrimitives, dtype: DType) -> str:
     )
 
 
-def _loop(gen: AtomicPrimitives, op: str, dtype: DType) -> str:
-    """Try until no other thread came between; an extremum that changes nothing needs no write."""
+def cas_loop(gen: AtomicPrimitives, dtype: DType, combined: str, *, always_changes: bool) -> str:
+    """The body of a helper that tries until no other thread came between; returns the old value.
+
+    `combined` is the new value, from `x`, the old one, and `v`. An extremum may leave the cell as it is, which needs no
+    write; sums say that they always change it.
+    """
     t, unsigned = gen.dialect.type(dtype), gen.dialect.unsigned(dtype.bits)
-    enough = "        if (next == old) return x;\n" if op in _EXTREMA else ""
+    enough = "" if always_changes else "        if (next == old) return x;\n"
     return (
         _pointer(gen, dtype)
         + f"    {unsigned} old = {gen.atomic_load(dtype.bits)};\n"
         + "    for (;;) {\n"
         + f"        const {t} x = {from_pattern(gen, dtype, 'old')};\n"
-        + f"        const {unsigned} next = {to_pattern(gen, dtype, gen.combine(op, dtype, 'x', 'v'))};\n"
+        + f"        const {unsigned} next = {to_pattern(gen, dtype, combined)};\n"
         + enough
         + f"        const {unsigned} seen = {gen.compare_and_swap(dtype.bits)};\n"
         + "        if (seen == old) return x;\n"
