@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import tack
 from numeric_oracles import a_dtype, is_slow, round_to_f32, same_float, ulps
 from typing_rig import module
 
