@@ -12,6 +12,12 @@ from typing_rig import module
 
 needs_compiler = pytest.mark.skipif(host_run.compiler() is None, reason="no g++ to run generated C on the host")
 each_dialect = pytest.mark.parametrize("dialect", host_run.DIALECTS)
+ATOMIC_TYPES = {
+    "cuda": ("i32", "u32", "i64", "u64", "f32", "f64"),
+    "hip": ("i32", "u32", "i64", "u64", "f32", "f64"),
+    "metal": ("i32", "u32", "f32"),
+    "opencl": ("i32", "u32", "i64", "u64", "f32", "f64"),
+}
 FLOAT_TYPES = {"cuda": ("f32", "f64"), "hip": ("f32", "f64"), "metal": ("f32",), "opencl": ("f32", "f64")}
 
 

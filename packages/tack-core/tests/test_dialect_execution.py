@@ -1,7 +1,7 @@
 """Control flow, memory and launches in the generated C of every dialect, run on the host under the sanitizer.
 
-Oracles: the same programs in plain Python. Rules EVAL-1 to EVAL-9, LOOP-2, LOOP-6, LOOP-8 to LOOP-12, FUNC-*, MEM-*, ATOM-1 to ATOM-5,
-CALL-2, SRC-8. Two hundred programs of the differential generator run in each dialect.
+Oracles: the same programs in plain Python. Rules EVAL-1 to EVAL-9, LOOP-2, LOOP-6, LOOP-8 to LOOP-12, FUNC-*, MEM-*,
+ATOM-1 to ATOM-5, CALL-2, SRC-8. Two hundred programs of the differential generator run in each dialect.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 import tack
 import test_integer_expression_differential as differential
-from dialects import each_dialect, make, needs_compiler, run
+from dialects import ATOMIC_TYPES, each_dialect, make, needs_compiler, run
 from numeric_oracles import wrap
 from rigs import host_run
 from tack.codegen.c_family import CFamilyOptions
@@ -219,7 +219,7 @@ def test_bounds_outside_i64_are_refused(dialect: str) -> None:
 
 @each_dialect
 def test_loops_in_order_with_values_from_before_them(dialect: str) -> None:
-    """LOOP-2, LOOP-6, CALL-2: each loop sees the writes before it; locals before it start each iteration; the result is last."""
+    """LOOP-2, LOOP-6, CALL-2: each loop sees the writes before it, each iteration the locals from before its loop."""
     kernel = make(
         "a, out, n",
         ("i in range(a.shape[0])", "total += i\na[i] = total * n\nn = 0"),
@@ -369,12 +369,6 @@ out[i] = __global__ + naïve + int_ + t1 + first
 # ------------------------------------------------------------------------------------------------------- atomics
 
 INTEGER_ATOMICS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
-ATOMIC_TYPES = {
-    "cuda": ("i32", "u32", "i64", "u64", "f32", "f64"),
-    "hip": ("i32", "u32", "i64", "u64", "f32", "f64"),
-    "metal": ("i32", "u32", "f32"),
-    "opencl": ("i32", "u32", "i64", "u64", "f32", "f64"),
-}
 
 
 def atomic_columns(name: str) -> list[float]:

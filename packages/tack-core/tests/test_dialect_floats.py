@@ -168,7 +168,7 @@ def test_conversions(dialect: str) -> None:
 
 @each_dialect
 def test_literals_keep_every_digit(dialect: str) -> None:
-    """LIT-4, LIT-5, CAP-7: a literal is rounded once, at the precision that it meets; NaN and infinities are captured."""
+    """LIT-4, LIT-5, CAP-7: a literal is rounded once, at the precision that it meets; NaN and infinities too."""
     names = {"INF": math.inf, "NAN": math.nan, "PI": math.pi, "ZERO": -0.0, "TINY": 1.1754943508222875e-38}
     expressions = [
         "0.1",

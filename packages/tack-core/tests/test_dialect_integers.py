@@ -1,7 +1,7 @@
 """Integers in the generated C of every dialect, run on the host under the undefined-behaviour sanitizer.
 
-Oracle: Python's big integers reduced modulo 2^N, and `divmod`. Rules TYPE-2, TYPE-4, INT-1 to INT-7, IDIV-1, IDIV-2, POW-1, POW-2,
-SHIFT-1 to SHIFT-3, LIT-1, LIT-2.
+Oracle: Python's big integers reduced modulo 2^N, and `divmod`. Rules TYPE-2, TYPE-4, INT-1 to INT-7, IDIV-1, IDIV-2,
+POW-1, POW-2, SHIFT-1 to SHIFT-3, LIT-1, LIT-2.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
 from dialects import each_dialect, make, needs_compiler, run, zeros
 from numeric_oracles import INTEGERS, a_dtype, bits, boundary, disagrees, few, is_signed, limits, promote, wrap

@@ -1,6 +1,7 @@
 """Whole-array reductions as every dialect writes them, run on the host with threads that wait at barriers.
 
-Oracles: exact values, NumPy's NaN-propagating extrema, and `math.fsum` with the error budget gamma_n. Rules RED-1 to RED-4.
+Oracles: exact values, NumPy's NaN-propagating extrema, and `math.fsum` with the error budget gamma_n. Rules RED-1
+to RED-4.
 """
 
 from __future__ import annotations

@@ -58,7 +58,9 @@ def _loads(library: str) -> bool:
 def _nvrtc_path() -> Path | None:
     spec = util.find_spec("nvidia")
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    found = [path for place in places for path in Path(place).glob("*/lib/libnvrtc.so.*") if "builtins" not in path.name]
+    found = [
+        path for place in places for path in Path(place).glob("*/lib/libnvrtc.so.*") if "builtins" not in path.name
+    ]
     return found[0] if found else None
 
 
@@ -80,7 +82,6 @@ def compile_cuda(text: str, architecture: str) -> tuple[str, bytes]:
         return _nvrtc_output(nvrtc, program, "PTX").rstrip(b"\0").decode(), _nvrtc_output(nvrtc, program, "CUBIN")
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-
 
 
 def _nvrtc_output(nvrtc: Any, program: ctypes.c_void_p, what: str) -> bytes:
@@ -177,12 +178,14 @@ def validate_spirv(spirv: bytes) -> None:
 def compile_metal(text: str) -> str:
     """LLVM IR of Metal's language by clang, through a stand-in for its library with checked address spaces."""
     folder = str(HERE / "metal_spaces")
-    flags = ["-x", "c++", "-std=c++14", f"-I{folder}", "-Wno-unknown-attributes", "-Wno-ignored-attributes"]
+    # A user's program may compare a value with itself.
+    quiet = ["-Wno-unknown-attributes", "-Wno-ignored-attributes", "-Wno-tautological-compare"]
+    flags = ["-x", "c++", "-std=c++14", f"-I{folder}", *quiet]
     return _run([CLANG, *flags, "-nostdinc", "-Werror", "-S", "-emit-llvm", "-O1", "-o", "-", "-"], text)
 
 
 def compile_hip_clang(text: str, architecture: str) -> str:
-    """LLVM IR of HIP C by clang, for architectures that hipRTC 5.2 does not know; the device's own words are declared."""
+    """LLVM IR of HIP C by clang, for architectures that hipRTC 5.2 does not know; `hip_device.h` has HIP's words."""
     flags = ["-x", "hip", f"--offload-arch={architecture}", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-O3"]
     shim = ["-include", str(HERE / "hip_device.h")]
     return _run([CLANG, *flags, *shim, *HIP_OPTIONS, "-S", "-emit-llvm", "-o", "-", "-"], text)

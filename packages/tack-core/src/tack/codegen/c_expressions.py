@@ -76,6 +76,8 @@ class ExpressionEmitter(ArithmeticEmitter):
                 return self._select(node)
             case ir.IRBind():
                 return f"({self._variable(node.name)} = {self._expr(node.value)})"
+            case ir.IRCast(operand=ir.IRConst(value=int(value))) if node.target.is_integer:
+                return self.dialect.literal(node.target.wrap(value), node.target)
             case ir.IRCast():
                 return self._cast(self._expr(node.operand), typed(node.operand), node.target)
             case ir.IRBuiltin():
