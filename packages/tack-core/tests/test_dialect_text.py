@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import re
 from typing import Any
 
@@ -30,6 +31,7 @@ REDUCTIONS = ("reduce_sum", "reduce_min", "reduce_max")
 
 
 def needs(*names: str) -> Any:
+    """Skip where a compiler is absent; `test_continuous_integration_has_every_compiler` says that CI may not."""
     reasons = [reason for name in names if (reason := compilers.missing(name))]
     return pytest.mark.skipif(bool(reasons), reason="; ".join(reasons) or "never")
 
@@ -63,6 +65,13 @@ def whole(dialect: str, options: CFamilyOptions | None = None) -> list[str]:
 
 
 # ------------------------------------------------------------------------------------------------------ acceptance
+
+
+def test_continuous_integration_has_every_compiler() -> None:
+    """A skip is for a user's machine: where CI is set, `.ci/run` has installed them all."""
+    absent = [compilers.missing(name) for name in ("nvrtc", "hiprtc", "ocloc", "spirv-val", "clang")]
+    absent.append(None if host_run.compiler() else "no g++")
+    assert "CI" not in os.environ or not any(absent), absent
 
 
 @needs("nvrtc")

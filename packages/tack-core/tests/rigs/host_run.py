@@ -10,6 +10,7 @@ import atexit
 import ctypes
 import functools
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -53,6 +54,18 @@ _CONTRACTION = {"cuda": ("-ffp-contract=fast", "-fexpensive-optimizations")}
 def compiler() -> str | None:
     """The host's C++ compiler, or None."""
     return shutil.which("g++")
+
+
+ASAN = "TACK_TEST_ASAN"
+"""Set in a process that has the address sanitizer preloaded: generated code is then compiled with it."""
+
+
+@functools.cache
+def sanitizer_library() -> str:
+    """The path of g++'s address sanitizer, or nothing."""
+    command = [compiler() or "g++", "-print-file-name=libasan.so"]
+    path = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return path if Path(path).is_absolute() else ""
 
 
 @functools.cache
@@ -146,6 +159,8 @@ def build(dialect: str, text: str, plan: LaunchPlan) -> ctypes.CDLL:
     if dialect == "metal":
         flags.append(f"-I{SHIMS / 'metal'}")
     flags += _CONTRACTION.get(dialect, ("-ffp-contract=off",))
+    if ASAN in os.environ:
+        flags.append("-fsanitize=address")
     if has_fma():
         flags.append("-mfma")
     name = hashlib.sha256("\0".join([source, *flags]).encode()).hexdigest()[:24]
