@@ -1,7 +1,8 @@
 """Generated C under the address sanitizer: no access outside an array, a local array or a table.
 
 The sanitizer must be in the process from its start, so a process of its own runs tests of `test_dialect_execution.py`
-again, and one that reads past an array, as the control. Rules MEM-2, LOOP-12.
+again, and one that reads past an array, as the control. Rules
+MEM-3, MEM-6, LOOP-12.
 """
 
 from __future__ import annotations

@@ -300,6 +300,7 @@ def test_metal_numbers_its_buffers() -> None:
 
 
 def test_promises_of_no_overlap_are_made_only_when_given() -> None:
+    """MEM-5."""
     kernel, types = make("a, out", ("i in range(out.size)", "out[i] = a[i]")), (array("f32"), array("f32"))
     words = {"cuda": "__restrict__", "hip": "__restrict__", "metal": "__restrict", "opencl": "restrict"}
     for dialect, word in words.items():
@@ -309,7 +310,7 @@ def test_promises_of_no_overlap_are_made_only_when_given() -> None:
 
 
 def test_types_that_may_overlap_are_marked() -> None:
-    """LOOP-3: arrays of different elements may be the same memory, which C must not rule out."""
+    """MEM-4: arrays of different elements may be the same memory, which C must not rule out."""
     kernel = make("a, out", ("i in range(out.size)", "out[i] = a[i]"))
     for dialect in host_run.DIALECTS:
         assert "may_alias" in text_of(dialect, kernel, array("f32"), array("i32"))
