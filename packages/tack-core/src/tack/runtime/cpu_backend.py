@@ -87,7 +87,9 @@ class CpuBackend(HostMemory, Backend):
     """
 
     name = "cpu"
-    capabilities = frozenset({"f64", "host_memory", "alias_variants", *(f"atomic_{t.name}" for t in DTYPES)})
+    capabilities = frozenset(
+        {"f64", "host_memory", "alias_variants", "serial_workgroups", *(f"atomic_{t.name}" for t in DTYPES)}
+    )
 
     def compile(self, kernel: IRKernel, options: VariantOptions) -> CpuExecutable:
         generator = LLVMCodeGen(kernel, options)

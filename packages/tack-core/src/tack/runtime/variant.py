@@ -10,8 +10,10 @@ from tack.codegen.work_estimate import work
 from tack.lang.ir import IRFor, IRKernel, IRParallelFor, IRPrint, IRVar, IRWhile, walk
 from tack.lang.ir_type_annotate import annotate_types
 from tack.lang.ir_verify import verify_typed
+from tack.lang.serial_workgroups import serialise_workgroups
 from tack.lang.type_inference import infer_param_types
 from tack.lang.types import DType
+from tack.lang.workgroups import split_workgroups
 from tack.runtime.backend import Backend, Executable, VariantOptions
 from tack.runtime.debug import DEBUG
 
@@ -37,16 +39,26 @@ class Variant:
 
 
 def type_kernel(ir: IRKernel, arguments: list[Any]) -> IRKernel:
-    """The typed IR for a call with these arguments."""
+    """The typed IR for a call with these arguments, workgroups split."""
     typed = annotate_types(ir, infer_param_types(ir, arguments))
     if DEBUG:
         verify_typed(typed)
-    return typed
+    return split_workgroups(typed)
+
+
+def for_backend(typed: IRKernel, backend: Backend) -> IRKernel:
+    """The typed IR as this backend takes it."""
+    if "serial_workgroups" not in backend.capabilities:
+        return typed
+    plain = serialise_workgroups(typed)
+    if DEBUG:
+        verify_typed(plain)
+    return plain
 
 
 def build_variant(ir: IRKernel, arguments: list[Any], backend: Backend, options: VariantOptions) -> Variant:
     """Type and compile `ir` for `arguments`; raises the user's errors with positions, before anything runs."""
-    typed = type_kernel(ir, arguments)
+    typed = for_backend(type_kernel(ir, arguments), backend)
     result = typed.results[0] if typed.results else None
     return Variant(backend.compile(typed, options), result, release_bytes(typed))
 
