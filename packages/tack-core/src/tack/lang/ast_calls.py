@@ -10,7 +10,7 @@ import numpy as np
 
 from tack.lang import math_functions
 from tack.lang.ast_expressions import ExpressionLowering
-from tack.lang.func import Func
+from tack.lang.func import Func, InstanceFunc
 from tack.lang.intrinsics import Meaning, lookup
 from tack.lang.ir import (
     IRArrayRef,
@@ -25,10 +25,12 @@ from tack.lang.ir import (
     IRLoad,
     IRNot,
     IRThreadId,
+    IRVar,
     walk,
 )
 from tack.lang.kernel import Kernel
 from tack.lang.lowering_context import Captured, Lowered
+from tack.lang.member_lowering import InstanceRef
 from tack.lang.ops import BUILTINS
 from tack.lang.source import FunctionSource
 from tack.lang.types import DType, f32, i32
@@ -218,11 +220,15 @@ class CallLowering(ExpressionLowering):
 
     def function_call(self, node: ast.Call, function: Func) -> tuple[IRCall, int]:
         """A call of a device function, and how many values it returns."""
+        given, objects = self.given_arguments(node, function.source)
+        callee: Func | InstanceFunc = function
         with self.calling(function.source, node):
-            lowered = function.lowered()
+            if objects:
+                callee = function.for_instances({position: ref.obj for position, ref in objects.items()})
+            lowered = callee.lowered()
         self.adopt_captures(lowered.captures)
-        args = self.bound_arguments(node, function, lowered)
         assert isinstance(lowered.ir, IRFunction)
+        args = self.bound_arguments(node, function, lowered, given) + self.field_arguments(lowered, objects, node)
         for param, arg in zip(lowered.ir.params, args, strict=True):
             if isinstance(arg, IRArrayRef):
                 if param.written:
@@ -233,12 +239,46 @@ class CallLowering(ExpressionLowering):
             self.note_print(node)
         if lowered.workgroup is not None:
             self.note_workgroup(lowered.workgroup, node, function.source.name)
-        return IRCall(loc=self.loc(node), callee=function, args=args), lowered.result_count
+        return IRCall(loc=self.loc(node), callee=callee, args=args), lowered.result_count
 
-    def bound_arguments(self, node: ast.Call, function: Func, lowered: Lowered) -> list[IRExpr]:
+    def given_arguments(
+        self, node: ast.Call, callee: FunctionSource
+    ) -> tuple[dict[str, ast.expr], dict[int, InstanceRef]]:
+        """The arguments by parameter, apart from instances; those by position, the one before the dot included."""
+        arguments = callee.tree.args
+        positions = {a.arg: i for i, a in enumerate((*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))}
+        receiver = self.receiver(node)
+        given = self.match_arguments(node, callee, 0 if receiver is None else 1)
+        objects = {} if receiver is None else {0: receiver}
+        for name, value in list(given.items()):
+            ref = self.instance(value)
+            if ref is not None:
+                objects[positions[name]] = ref
+                del given[name]
+        return given, objects
+
+    def field_arguments(self, lowered: Lowered, objects: dict[int, InstanceRef], node: ast.Call) -> list[IRExpr]:
+        """The fields of instances that a callee uses, which so become fields that this function uses."""
+        structure = lowered.structure
+        if structure is None:
+            return []
+        refs = self.adopt_nodes(structure, objects)
+        args: list[IRExpr] = []
+        for param, (at, name) in zip(structure.params_of(lowered.ir), structure.fields, strict=True):
+            symbol = self.field_symbol(refs[at], name)
+            if param.name in lowered.array_params:
+                self.array_params.add(symbol)
+                args.append(IRArrayRef(loc=self.loc(node), name=symbol))
+            else:
+                args.append(IRVar(loc=self.loc(node), name=symbol))
+        return args
+
+    def bound_arguments(
+        self, node: ast.Call, function: Func, lowered: Lowered, given: dict[str, ast.expr]
+    ) -> list[IRExpr]:
         """The arguments in the order of the parameters (rules FUNC-1, EVAL-1)."""
-        given = self.match_arguments(node, function.source)
-        names = [p.name for p in lowered.ir.params]
+        fields = 0 if lowered.structure is None else len(lowered.structure.fields)
+        names = [p.name for p in lowered.ir.params[: len(lowered.ir.params) - fields]]
         made: dict[str, IRExpr] = {}
         for name, value in given.items():  # in the order in which they are written
             made[name] = self.argument(value, name in lowered.array_params, name, function)
@@ -253,10 +293,12 @@ class CallLowering(ExpressionLowering):
                 self.fail(TypeError, f"`{function.source.name}` needs an argument for `{name}`", node, hint)
         return [made[name] for name in names]
 
-    def match_arguments(self, node: ast.Call, callee: FunctionSource) -> dict[str, ast.expr]:
+    def match_arguments(self, node: ast.Call, callee: FunctionSource, bound: int) -> dict[str, ast.expr]:
+        """The arguments written in a call, by parameter; the first `bound` parameters are given otherwise."""
         arguments = callee.tree.args
         positional = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
-        keywords = {a.arg for a in (*arguments.args, *arguments.kwonlyargs)}
+        keywords = {a.arg for a in (*arguments.args, *arguments.kwonlyargs)} - set(positional[:bound])
+        positional = positional[bound:]
         if len(node.args) > len(positional):
             message = f"`{callee.name}` takes {len(positional)} positional arguments, not {len(node.args)}"
             self.fail(TypeError, message, node.args[len(positional)])
@@ -282,6 +324,9 @@ class CallLowering(ExpressionLowering):
 
     def names_array(self, node: ast.expr) -> bool:
         """Whether a name is already known to be an array."""
+        field = self.field(node)
+        if field is not None:
+            return field in self.array_params
         symbol = self.bindings.get(node.id) if isinstance(node, ast.Name) and node.id in self.local_names else None
         return symbol is not None and (symbol in self.array_params or self.symbols[symbol].kind == "local_array")
 

@@ -26,7 +26,8 @@ from tack.lang.ir import (
     IRUnary,
     IRVar,
 )
-from tack.lang.lowering_context import Captured, Context
+from tack.lang.lowering_context import Captured
+from tack.lang.member_lowering import MemberLowering
 from tack.lang.types import DType, Scalar, i64
 
 BINARY_OPERATORS: dict[type[ast.operator], str] = {
@@ -39,7 +40,7 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
 ARGUMENT_HINT = "pass it to the kernel as an argument"
 
 
-class ExpressionLowering(Context):
+class ExpressionLowering(MemberLowering):
     """Lowers what yields one value."""
 
     @abstractmethod
@@ -84,6 +85,7 @@ class ExpressionLowering(Context):
         captured = self.captured(node)
         if captured is not None:
             return self.captured_value(captured, node)
+        self.refuse_instance(node)
         symbol = self.symbol_of(node.id, node)
         if self.symbols[symbol].kind == "local_array":
             self.fail(TypeError, f"local array `{node.id}` is not a number", node, f"index it: `{node.id}[...]`")
@@ -166,6 +168,11 @@ class ExpressionLowering(Context):
         captured = self.captured(node)
         if captured is not None:
             return self.table_symbol(captured, node)
+        self.refuse_instance(node)
+        field = self.field(node)
+        if field is not None:
+            self.array_params.add(field)
+            return field
         if not isinstance(node, ast.Name):
             return None
         symbol = self.symbol_of(node.id, node)
@@ -219,6 +226,7 @@ class ExpressionLowering(Context):
             isinstance(node.value, ast.Attribute)
             and node.value.attr == "shape"
             and self.captured_root(node.value) is None
+            and self.instance(node.value.value) is None
         ):
             return self.extent(node.value, node)
         if isinstance(node.value, ast.Subscript):
@@ -306,7 +314,11 @@ class ExpressionLowering(Context):
         return self.number(table.shape[axis], node, i64)
 
     def attribute(self, node: ast.Attribute) -> IRExpr:
-        captured = self.captured(node) if self.captured_root(node) is not None else None
+        self.refuse_instance(node)
+        field = self.field(node)
+        if field is not None:
+            return IRVar(loc=self.loc(node), name=field)
+        captured = self.captured(node)
         if captured is not None:
             return self.captured_value(captured, node)
         if node.attr in ("size", "ndim"):

@@ -178,11 +178,14 @@ class StatementLowering(CallLowering):
             symbol = self.element_array(target)
             self.note_store(symbol, target, "a store")
             return IRStore(loc=self.loc(target), array=symbol, index=self.indices(target.slice), value=value)
+        if isinstance(target, ast.Attribute):
+            self.refuse_attribute_store(target)
         assert isinstance(target, ast.Name)
         symbol = self.assigned_symbol(target)
         return IRAssign(loc=self.loc(node), name=symbol, value=value, pinned=pinned)
 
     def assigned_symbol(self, target: ast.Name) -> str:
+        self.refuse_instance(target)
         symbol = self.symbol_of(target.id, target)
         kind = self.symbols[symbol].kind
         if kind == "local_array":
@@ -202,6 +205,8 @@ class StatementLowering(CallLowering):
         if isinstance(target, ast.Name):
             old: IRExpr = IRVar(loc=self.loc(target), name=self.assigned_symbol(target))
             return [self.store(target, IRBinOp(loc=loc, op=op, left=old, right=self.expr(node.value)), node)]
+        if isinstance(target, ast.Attribute):
+            self.refuse_attribute_store(target)
         assert isinstance(target, ast.Subscript)
         symbol = self.element_array(target)
         statements: list[IRStmt] = []

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 
 from tack.lang.ast_loops import LoopLowering
 from tack.lang.bounds import host_definition
@@ -31,9 +34,15 @@ from tack.lang.types import DType
 
 __all__ = ["Lowered", "lower_function", "lower_kernel"]
 
+NO_INSTANCES: Mapping[int, Any] = MappingProxyType({})
 
-def lower_kernel(source: FunctionSource, group: int = DEFAULT_GROUP) -> Lowered:
+
+def lower_kernel(
+    source: FunctionSource, group: int = DEFAULT_GROUP, objects: Mapping[int, Any] = NO_INSTANCES
+) -> Lowered:
     """The untyped IR of a validated kernel, for the values that captured names hold now; `group` lanes a workgroup.
+
+    `objects` holds examples of the arguments that are instances of data-oriented classes, by position.
 
     Raises
     ------
@@ -41,24 +50,24 @@ def lower_kernel(source: FunctionSource, group: int = DEFAULT_GROUP) -> Lowered:
         The user's mistakes, each with its position.
     """
     with entered(source):
-        return _KernelLowering(source, group).lower()
+        return _KernelLowering(source, group, objects).lower()
 
 
-def lower_function(source: FunctionSource) -> Lowered:
+def lower_function(source: FunctionSource, objects: Mapping[int, Any] = NO_INSTANCES) -> Lowered:
     """The untyped template of a device function, validated first; raises as `lower_kernel` does."""
     with entered(source):
         validate(source, call_chain())
-        return _FunctionLowering(source).lower()
+        return _FunctionLowering(source, objects).lower()
 
 
 class _FunctionLowering(LoopLowering):
     """Lowers a device function; what a kernel shares with it is here too."""
 
-    def __init__(self, source: FunctionSource) -> None:
+    def __init__(self, source: FunctionSource, objects: Mapping[int, Any]) -> None:
         arguments = source.tree.args
         self.arguments_of_def = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         names = [a.arg for a in self.arguments_of_def]
-        super().__init__(source, set(names) | assigned_names(source.tree.body))
+        super().__init__(source, set(names) | assigned_names(source.tree.body), objects)
         self.flow = Flow(names, self.fail)
         self.annotations: dict[str, DType] = {}
         self.returns: list[tuple[int, ast.Return]] = []
@@ -88,15 +97,20 @@ class _FunctionLowering(LoopLowering):
         return self.lowered(ir, counts.pop() if counts else 0)
 
     def lowered(self, ir: IRFunction, result_count: int) -> Lowered:
-        arrays, effects = frozenset(self.array_params), self.effects
-        return Lowered(ir, self.captures(), arrays, result_count, effects.prints, effects.workgroup)
+        arrays, effects, structure = frozenset(self.array_params), self.effects, self.structure()
+        return Lowered(
+            ir, self.captures(), arrays, result_count, effects.prints, effects.workgroup, structure=structure
+        )
 
     # ------------------------------------------------------------------------------------------------- parameters
 
     def declare_params(self) -> None:
         evaluated = self.evaluated_annotations()
-        for argument in self.arguments_of_def:
+        for position, argument in enumerate(self.arguments_of_def):
             name = argument.arg
+            if position in self.objects:
+                self.declare_instance(argument, position)
+                continue
             self.params.append(name)
             self.bindings[name] = self.new_symbol(name, "param", argument)
             value = evaluated.get(name)
@@ -126,6 +140,8 @@ class _FunctionLowering(LoopLowering):
                 ]
         for name in self.array_params:
             self.symbols[name].kind = "array"
+        for name in self.instances:
+            del self.symbols[name]
 
     def check_array_param(self, name: str) -> None:
         if name in self.assigned_params:
@@ -171,8 +187,8 @@ class _FunctionLowering(LoopLowering):
 class _KernelLowering(_FunctionLowering):
     """Lowers a kernel: straight-line statements on locals, parallel loops, and a last `return`."""
 
-    def __init__(self, source: FunctionSource, group: int) -> None:
-        super().__init__(source)
+    def __init__(self, source: FunctionSource, group: int, objects: Mapping[int, Any]) -> None:
+        super().__init__(source, objects)
         self.group = group
 
     def lower(self) -> Lowered:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tack.lang.source import FunctionSource, read_source
@@ -27,6 +28,8 @@ class Func:
         self.source = read_source(fn, "device function")
         functools.update_wrapper(self, fn)
         self._lowered: Lowered | None = None
+        # Weak: a kernel's lowering owns them, which in turn belongs to the class of an instance.
+        self._for_instances: list[weakref.ref[InstanceFunc]] = []
 
     def lowered(self) -> Lowered:
         """The untyped template for the values that captured names hold now (rules CAP-5, CAP-11)."""
@@ -39,11 +42,45 @@ class Func:
         self._lowered = fresh = lower_function(self.source)
         return fresh
 
+    def for_instances(self, objects: Mapping[int, Any]) -> InstanceFunc:
+        """The function for arguments that are instances, by position, of the classes of `objects`."""
+        known = [ref for ref in self._for_instances if ref() is not None]
+        for ref in known:
+            found = ref()
+            if found is not None and found.serves(objects):
+                return found
+        from tack.lang.ast_transform import lower_function
+
+        fresh = InstanceFunc(self, lower_function(self.source, objects))
+        self._for_instances = [weakref.ref(fresh), *known]
+        return fresh
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"device function `{self.source.name}` works only inside a kernel or another device function")
 
     def __repr__(self) -> str:
         return f"<tack device function {self.source.fn.__qualname__}>"
+
+
+class InstanceFunc:
+    """A device function lowered for arguments some of which are instances: what a call of it refers to."""
+
+    def __init__(self, function: Func, lowered: Lowered) -> None:
+        self.source = function.source
+        self.function = function
+        self._lowered = lowered
+
+    def lowered(self) -> Lowered:
+        """The untyped template; whoever holds it watches its captures."""
+        return self._lowered
+
+    def serves(self, objects: Mapping[int, Any]) -> bool:
+        """Whether it is right for these instances and for what captured names hold now."""
+        structure = self._lowered.structure
+        assert structure is not None
+        if structure.positions() != tuple(sorted(objects)) or structure.expand(objects) is None:
+            return False
+        return all(c.is_current() for c in self._lowered.captures)
 
 
 def func(fn: Callable[..., Any]) -> Func:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
@@ -56,6 +57,10 @@ class _Kernel:
 
             state = prepare(self)
         return state.call(args, kwargs)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """A kernel of a class, called on an instance: ``obj.step(dt)`` (rule CLS-1)."""
+        return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
         return f"<tack kernel {self.source.fn.__qualname__}>"

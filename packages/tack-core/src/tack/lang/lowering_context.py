@@ -11,10 +11,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from tack.lang.data_oriented import Structure
 from tack.lang.diagnostics import Loc, UnsupportedSyntaxError, fail
 from tack.lang.intrinsics import LATER
 from tack.lang.ir import IRFunction, IRKernel, IRTable, Symbol
-from tack.lang.names import MISSING, Capture, Scope
+from tack.lang.names import MISSING, Capture, ClassNames, Scope
 from tack.lang.source import FunctionSource
 from tack.lang.types import DType
 
@@ -32,6 +33,8 @@ class Lowered:
     array_params: frozenset[str]
     result_count: int
     prints: bool
+    # If parameters are instances: how they are taken apart; the last parameters of `ir` are the fields that are used.
+    structure: Structure | None = field(default=None, kw_only=True)
     workgroup: str | None = None
 
 
@@ -93,7 +96,7 @@ class Context:
         self.params: list[str] = []
         self.array_params: set[str] = set()
         self.effects = Effects()
-        self.callee_captures: dict[tuple[int, str], Capture] = {}
+        self.callee_captures: dict[tuple[Any, str], Capture] = {}
         self.outside = False  # in a kernel, outside its parallel loops
         self.loads_outside: list[tuple[str, Loc]] = []
         self._temporaries = 0
@@ -252,8 +255,10 @@ class Context:
             _FRAMES.reset(token)
 
 
-def _capture_key(capture: Capture) -> tuple[int, str]:
+def _capture_key(capture: Capture) -> tuple[Any, str]:
     namespace: Any = capture.namespace
+    if isinstance(namespace, ClassNames):
+        return namespace, capture.name
     for attribute in ("owner", "cell", "globals"):
         if hasattr(namespace, attribute):
             return id(getattr(namespace, attribute)), capture.name

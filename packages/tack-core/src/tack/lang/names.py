@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +49,22 @@ class ModuleNames:
         return getattr(self.owner, name, MISSING)
 
 
-Namespace = GlobalNames | CellName | ModuleNames
+@dataclass(frozen=True, slots=True)
+class ClassNames:
+    """The attributes of a class, or with `after` those that ``super()`` finds; the class is not kept alive."""
+
+    owner: weakref.ref[type]
+    after: weakref.ref[type] | None
+
+    def get(self, name: str) -> Any:
+        cls = self.owner()
+        after = None if self.after is None else self.after()
+        if cls is None or (after is None and self.after is not None):
+            return MISSING
+        return getattr(cls if after is None else super(after, cls), name, MISSING)
+
+
+Namespace = GlobalNames | CellName | ModuleNames | ClassNames
 
 
 class _Same:
@@ -113,7 +129,7 @@ class Scope:
         builtins = fn.__globals__.get("__builtins__", {})
         names = vars(builtins) if isinstance(builtins, types.ModuleType) else builtins
         self._global_names = GlobalNames(fn.__globals__, names)
-        self._captures: dict[tuple[int, str], Capture] = {}
+        self._captures: dict[tuple[Any, str], Capture] = {}
 
     @property
     def captures(self) -> tuple[Capture, ...]:
@@ -128,7 +144,12 @@ class Scope:
         """An attribute of a captured module or dtype; `MISSING` if there is none."""
         return self._read(ModuleNames(owner), (id(owner), name), name)
 
-    def _read(self, namespace: Namespace, key: tuple[int, str], name: str) -> Any:
+    def class_attribute(self, cls: type, after: type | None, name: str) -> Any:
+        """An attribute of a class, found as Python finds it, after the class `after` if given; `MISSING` if none."""
+        namespace = ClassNames(weakref.ref(cls), None if after is None else weakref.ref(after))
+        return self._read(namespace, (namespace, name), name)
+
+    def _read(self, namespace: Namespace, key: tuple[Any, str], name: str) -> Any:
         found = self._captures.get(key)
         if found is None:
             found = self._captures[key] = _capture(namespace, name)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,12 @@ class Binder:
             raise self._error(TypeError, text, missing[0], self._call_to_write())
         return tuple(given[n] if n in given else self.defaults[n] for n in self.names)
 
+    def of_fields(self, names: Iterable[str]) -> Binder:
+        """A binder that only reports errors, for the parameters that are left when instances are taken apart."""
+        other = copy.copy(self)
+        other.names = tuple(names)
+        return other
+
     def pinned(self, i: int, pin: DType, value: Any) -> Scalar:
         """An argument of a parameter annotated with a dtype, at that dtype (rule PAR-*)."""
         if isinstance(value, Scalar):
@@ -96,7 +103,8 @@ class Binder:
     ) -> Exception:
         """An error that points at a parameter, or at the head of the kernel."""
         tree = self._source.tree
-        places = [a for a in ast.walk(tree.args) if isinstance(a, ast.arg) and a.arg == parameter]
+        name = parameter and parameter.partition(".")[0]  # a field `self.x` belongs to `self`
+        places = [a for a in ast.walk(tree.args) if isinstance(a, ast.arg) and a.arg == name]
         return kind(render(text, self._source.loc(places[0] if places else tree), hint=hint))
 
     def _call_to_write(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +32,13 @@ from tack.codegen.call_entry_ir import (
     RESULT_UNSIGNED,
 )
 from tack.lang.array import DEVICE_MASK, MISALIGNED, READ_ONLY, Array
-from tack.lang.ast_transform import lower_kernel
-from tack.lang.diagnostics import fail
+from tack.lang.ast_transform import NO_INSTANCES, lower_kernel
+from tack.lang.data_oriented import Structure, instances_in
+from tack.lang.diagnostics import UnsupportedSyntaxError, fail
+from tack.lang.func import Func
 from tack.lang.ir import IRArrayRef, IRAtomic, IRCall, IRFunction, IRKernel, walk
 from tack.lang.ir_verify import verify_untyped
+from tack.lang.kernel import _Kernel
 from tack.lang.names import Capture, value_key
 from tack.lang.source_validation import validate
 from tack.lang.types import DType, Scalar, f64, i64, number_type
@@ -44,6 +47,7 @@ from tack.runtime.binding import Binder
 from tack.runtime.bounds_errors import explain_status
 from tack.runtime.debug import DEBUG
 from tack.runtime.device import Device, current_device
+from tack.runtime.instances import InstanceLowerings
 from tack.runtime.interop import wrap_argument
 from tack.runtime.native_call import Row, Tables
 from tack.runtime.variant import Variant, build_variant
@@ -68,14 +72,17 @@ def to_word(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Lowering:
-    """A kernel lowered for one set of captured values, with its variants."""
+    """A kernel lowered for one set of captured values, with its variants. `structure` says how instances among the
+    arguments were taken apart; `binder` knows the parameters that this left."""
 
     ir: IRKernel
     captures: tuple[Capture, ...]
     written: tuple[int, ...]
     pins: tuple[tuple[int, DType], ...]
+    binder: Binder
+    structure: Structure | None = None
     rows: dict[tuple[Any, ...], Variant] = field(default_factory=dict)
 
     def is_current(self) -> bool:
@@ -117,23 +124,26 @@ class KernelState:
         self.count = len(self.binder.names)
         self._slow_calls = 0
         self._tables: Tables | None = None
-        self.lowerings: list[Lowering] = [self._lower()]
+        self.lowerings: list[Lowering] = []
+        self._for_instances = InstanceLowerings(kernel, self.count, self._lower)
 
-    def _lower(self) -> Lowering:
-        lowered = lower_kernel(self.kernel.source, self.kernel.group)
+    def _lower(self, objects: Mapping[int, Any] = NO_INSTANCES) -> Lowering:
+        lowered = lower_kernel(self.kernel.source, self.kernel.group, objects)
         ir = lowered.ir
         if DEBUG:
             verify_untyped(ir)
         assert isinstance(ir, IRKernel)
         written = tuple(i for i, p in enumerate(ir.params) if p.written)
         pins = tuple((i, p.annotation) for i, p in enumerate(ir.params) if p.annotation is not None)
-        return Lowering(ir, lowered.captures, written, pins)
+        structure = lowered.structure
+        binder = self.binder if structure is None else self.binder.of_fields(p.name for p in ir.params)
+        return Lowering(ir, lowered.captures, written, pins, binder, structure)
 
     def lowering(self) -> Lowering:
         """The lowering for the values that captured names hold now (rules CAP-*)."""
-        current = self.lowerings[0]
-        if current.is_current():
-            return current
+        known_ones = self.lowerings
+        if known_ones and known_ones[0].is_current():
+            return known_ones[0]
         with self.kernel._lock:
             for known in self.lowerings:
                 if known.matches():
@@ -151,10 +161,28 @@ class KernelState:
         """The lowering that is current, and the arguments in parameter order, classified."""
         if kwargs or len(args) != self.count:
             args = self.binder.bind(args, kwargs)
-        lowering = self.lowering()
+        lowering, args = self.lowering_for(args)
         if lowering.pins:
             args = self._apply_pins(lowering, args)
-        return lowering, BoundCall(self, args)
+        return lowering, BoundCall(lowering.binder, args)
+
+    def lowering_for(self, args: tuple[Any, ...]) -> tuple[Lowering, tuple[Any, ...]]:
+        """The lowering for these arguments, and the arguments with instances taken apart."""
+        objects = instances_in(args)
+        if objects:
+            return self._for_instances.find(args, objects)
+        try:
+            return self.lowering(), args
+        except UnsupportedSyntaxError:
+            self._explain_undecorated(args)
+            raise
+
+    def _explain_undecorated(self, args: tuple[Any, ...]) -> None:
+        """Refuse an instance of a class that only lacks its decorator, for its attributes mean nothing in a kernel."""
+        for i, arg in enumerate(args):
+            if any(isinstance(member, (_Kernel, Func)) for cls in type(arg).__mro__ for member in vars(cls).values()):
+                accepted = f"an instance of {type(arg).__name__} if that class is decorated with @tack.data_oriented"
+                raise self.binder.argument_error(TypeError, i, f"{arg!r:.60}", accepted)
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Launch the kernel; returns its trailing result, or None. This is the slow path of the native entry."""
@@ -167,7 +195,8 @@ class KernelState:
         if status != STATUS_OK:
             explain_status(status, lowering.ir, call.values)
         self._slow_calls += 1
-        if self._slow_calls >= NATIVE_AFTER and not kwargs and len(args) == self.count:
+        plain = lowering.structure is None and not kwargs and len(args) == self.count
+        if plain and self._slow_calls >= NATIVE_AFTER:
             self._publish(lowering, call, variant, args)
         return None if variant.result is None else variant.decode(block[len(words) - 1])
 
@@ -199,7 +228,7 @@ class KernelState:
     def _apply_pins(self, lowering: Lowering, args: tuple[Any, ...]) -> tuple[Any, ...]:
         values = list(args)
         for i, pin in lowering.pins:
-            values[i] = self.binder.pinned(i, pin, values[i])
+            values[i] = lowering.binder.pinned(i, pin, values[i])
         return tuple(values)
 
     def _variant(self, lowering: Lowering, call: BoundCall) -> Variant:
@@ -269,11 +298,11 @@ class BoundCall:
 
     __slots__ = ("device", "keys", "values", "words")
 
-    def __init__(self, state: KernelState, args: Sequence[Any]) -> None:
+    def __init__(self, binder: Binder, args: Sequence[Any]) -> None:
         self.values: list[Any] = list(args)
         self.keys: list[int] = []
         self.words: list[int] = []
-        self.device = self._find_device(state, args)
+        self.device = self._find_device(binder, args)
         keys, words = self.keys, self.words
         for i, arg in enumerate(args):
             kind = type(arg)
@@ -284,23 +313,23 @@ class BoundCall:
                 keys.append(_float_key(arg))
                 words += (float_bits(arg), 0, 0)
             elif kind is int or kind is bool:
-                self._add_int(state, i, arg)
+                self._add_int(binder, i, arg)
             else:
-                self._add_other(state, i, arg)
+                self._add_other(binder, i, arg)
 
-    def _find_device(self, state: KernelState, args: Sequence[Any]) -> Device:
+    def _find_device(self, binder: Binder, args: Sequence[Any]) -> Device:
         device: Device | None = None
         for i, arg in enumerate(args):
             if isinstance(arg, Array):
                 if device is None:
                     device = arg.device
                 elif arg.device != device:
-                    raise state.binder.argument_error(
+                    raise binder.argument_error(
                         ValueError, i, f"an array on device {arg.device.name}", f"one on {device.name}, as the others"
                     )
         return device or current_device()
 
-    def _add_int(self, state: KernelState, i: int, value: int) -> None:
+    def _add_int(self, binder: Binder, i: int, value: int) -> None:
         if -(1 << 31) <= value < 1 << 31:
             self.keys.append(KEY_INT32)
         elif -(1 << 63) <= value < 1 << 63:
@@ -308,7 +337,7 @@ class BoundCall:
         elif 0 <= value < 1 << 64:
             self.keys.append(KEY_UINT64)
         else:
-            raise state.binder.argument_error(TypeError, i, f"{value}", "an integer of at most 64 bits")
+            raise binder.argument_error(TypeError, i, f"{value}", "an integer of at most 64 bits")
         self.values[i] = value = int(value)
         self.words += (to_word(value), 0, 0)
 
@@ -317,23 +346,23 @@ class BoundCall:
         bits = float_bits(value.value) if value.dtype.is_float else to_word(int(value.value))
         self.words += (bits, 0, 0)
 
-    def _add_other(self, state: KernelState, i: int, arg: Any) -> None:
+    def _add_other(self, binder: Binder, i: int, arg: Any) -> None:
         if isinstance(arg, Scalar):
             self._add_scalar(arg)
         elif isinstance(arg, (np.integer, np.bool_)):
-            self._add_int(state, i, int(arg))
+            self._add_int(binder, i, int(arg))
         elif isinstance(arg, (np.floating, float)):
             value = float(arg)
             self.values[i] = value
             self.keys.append(_float_key(value))
             self.words += (float_bits(value), 0, 0)
         elif isinstance(arg, int):
-            self._add_int(state, i, int(arg))
+            self._add_int(binder, i, int(arg))
         else:
-            self._add_array(state, i, arg)
+            self._add_array(binder, i, arg)
 
-    def _add_array(self, state: KernelState, i: int, arg: Any) -> None:
-        array = arg if isinstance(arg, Array) else state.binder.wrap(i, arg, self.device, wrap_argument)
+    def _add_array(self, binder: Binder, i: int, arg: Any) -> None:
+        array = arg if isinstance(arg, Array) else binder.wrap(i, arg, self.device, wrap_argument)
         self.values[i] = array  # held until the call is over: a temporary's memory must outlive the launch
         self.keys.append(array._key)
         self.words += (array._data, array._nbytes, array._dims)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import ast
+import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
 
 
-def inspect(kernel: Kernel, *args: Any, **kwargs: Any) -> dict[str, str]:
+def inspect(kernel: Kernel | types.MethodType, *args: Any, **kwargs: Any) -> dict[str, str]:
     """The stages of `kernel`, by name, as text; nothing is run.
 
     Parameters
     ----------
     kernel
-        A function decorated with ``@tack.kernel``.
+        A function decorated with ``@tack.kernel``, or such a method of an instance, ``obj.step``.
     *args, **kwargs
         Arguments as for a call. Without any, only the stages that need no types are given.
 
@@ -39,12 +40,17 @@ def inspect(kernel: Kernel, *args: Any, **kwargs: Any) -> dict[str, str]:
     from tack.runtime.dispatch import prepare
     from tack.runtime.variant import type_kernel
 
-    state = prepare(kernel)
-    ir = state.lowering().ir
-    tree = kernel.source.tree
+    typed_too = bool(args or kwargs)
+    function: Any = kernel
+    if isinstance(kernel, types.MethodType):
+        function, args = kernel.__func__, (kernel.__self__, *args)
+    state = prepare(function)
+    typed_too = typed_too or len(args) == state.count > 0
+    lowering, call = state.bind(args, kwargs) if typed_too else (state.lowering_for(args)[0], None)
+    ir = lowering.ir
+    tree = function.source.tree
     stages = {"source": ast.unparse(tree), "ast": ast.dump(tree, indent=2), "ir": print_ir(ir)}
-    if args or kwargs:
-        lowering, call = state.bind(args, kwargs)
+    if call is not None:
         typed = type_kernel(lowering.ir, call.values)
         backend = call.device.backend
         disjoint = "alias_variants" in backend.capabilities and call.is_disjoint(lowering.written)

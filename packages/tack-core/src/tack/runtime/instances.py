@@ -1,0 +1,87 @@
+"""Which lowering of a kernel serves a call with instances of data-oriented classes (rules CLS-*).
+
+A kernel knows these lowerings weakly. Each belongs to a class, so that it goes, with its compiled code, when the class
+is collected.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tack.lang.data_oriented import record_of
+
+if TYPE_CHECKING:
+    from tack.lang.kernel import Kernel
+    from tack.runtime.dispatch import Lowering
+
+MAX_LOWERINGS = 64  # per kernel and class that owns them
+
+
+class InstanceLowerings:
+    """The lowerings of one kernel for instances, the last one used first."""
+
+    def __init__(self, kernel: Kernel, count: int, lower: Callable[[Mapping[int, Any]], Lowering]) -> None:
+        self._kernel = weakref.ref(kernel)  # the kernel's state holds this object
+        self._lock = kernel._lock
+        self._count = count
+        self._lower = lower
+        self._known: list[weakref.ref[Lowering]] = []
+
+    def find(self, args: tuple[Any, ...], objects: Mapping[int, Any]) -> tuple[Lowering, tuple[Any, ...]]:
+        """The lowering for these arguments, and the values of the parameters that it has left.
+
+        Parameters
+        ----------
+        args
+            The arguments, by position.
+        objects
+            Those that are instances.
+        """
+        found = self._search(args, objects)
+        if found is None:
+            with self._lock:
+                found = self._search(args, objects)
+                if found is None:
+                    self._add(self._lower(objects))
+                    found = self._search(args, objects)
+        assert found is not None, "a fresh lowering does not fit the instances it was made for"
+        lowering, fields = found
+        rest = [arg for i, arg in enumerate(args) if i not in objects]
+        return lowering, (*rest, *fields)
+
+    def _search(self, args: tuple[Any, ...], objects: Mapping[int, Any]) -> tuple[Lowering, list[Any]] | None:
+        positions = tuple(objects)
+        for at, ref in enumerate(self._known):
+            lowering = ref()
+            if lowering is None or lowering.structure is None or lowering.structure.positions() != positions:
+                continue
+            fields = lowering.structure.expand(args)
+            if fields is not None and (lowering.is_current() or lowering.matches()):
+                if at:
+                    self._known = [ref, *(r for r in self._known if r is not ref and r() is not None)]
+                return lowering, fields
+        return None
+
+    def _add(self, lowering: Lowering) -> None:
+        """Give a lowering to the class that was seen last; when another of its classes dies, it goes too."""
+        assert lowering.structure is not None
+        kernel, ref = self._kernel(), weakref.ref(lowering)
+        classes = lowering.structure.classes()
+        owner = max(classes, key=lambda cls: record_of(cls).serial)
+        variants = record_of(owner).variants
+        owned = [lowering, *variants.get(kernel, ())][:MAX_LOWERINGS]
+        variants[kernel] = owned
+        for cls in classes:
+            if cls is not owner:
+                weakref.finalize(cls, _forget, weakref.ref(owner), self._kernel, ref).atexit = False
+        self._known = [ref, *(r for r in self._known if r() is not None)]
+
+
+def _forget(owner: weakref.ref[type], kernel: weakref.ref[Kernel], lowering: weakref.ref[Lowering]) -> None:
+    """Take a lowering from the class that owns it."""
+    cls, known = owner(), kernel()
+    if cls is not None and known is not None:
+        variants = record_of(cls).variants
+        variants[known] = [kept for kept in variants.get(known, ()) if kept is not lowering()]
