@@ -54,6 +54,12 @@ def power_kernel(a, e, operator, function):
 
 
 @tack.kernel
+def root_kernel(a, out):
+    for i in range(a.shape[0]):
+        out[i] = a[i] ** 0.5
+
+
+@tack.kernel
 def augmented_power_kernel(a, e, out):
     for i in range(a.shape[0]):
         out[i] = a[i]
@@ -289,6 +295,24 @@ def test_floating_power(device, base, exponent):
     for (x, y), one, other in zip(rows, operator, function, strict=True):
         assert same_float(float(one), float(x**y), name) and same_float(float(other), float(x**y), name), (x, y)
     assert [float(v) for v in operator[:2]] == [-1.0, 125.0]
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_floating_power_at_the_edges(device, name):
+    """POW-4: infinities, signed zeros, NaN, negative bases; NumPy's power of whole arrays is the oracle."""
+    values = np.array([-np.inf, -3.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 2.0, 3.0, np.inf, np.nan], a_dtype(name))
+    a, e = (m.ravel().copy() for m in np.meshgrid(values, values))
+    operator, function, root = (np.zeros(a.size, a_dtype(name)) for _ in range(3))
+    power_kernel(a, e, operator, function)
+    root_kernel(a, root)
+    with np.errstate(all="ignore"):
+        powers, roots = np.power(a, e), np.power(a, np.full_like(a, 0.5))
+    for x, y, want, one, other in zip(a, e, powers, operator, function, strict=True):
+        assert same_float(float(one), float(want), name) and same_float(float(other), float(want), name), (x, y)
+    for x, want, got in zip(a, roots, root, strict=True):
+        assert same_float(float(got), float(want), name), x
+    with np.errstate(all="ignore"):  # the control: a square root is another function
+        assert not same_float(float(np.sqrt(values[0])), float(np.power(values, np.full_like(values, 0.5))[0]), name)
 
 
 @pytest.mark.parametrize("base", SIGNED)

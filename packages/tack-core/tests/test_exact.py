@@ -392,12 +392,16 @@ def test_floating_power_is_cs(t: DType) -> None:
     """POW-4: never an exception, NaN of a negative base with a fractional exponent; NumPy's pow at the type."""
     values = [-2.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 1e30, math.inf, -math.inf, math.nan]
     with np.errstate(all="ignore"):
-        for a, b in itertools.product(values, values):
-            result, wanted = exact.power(t, a, b), np.power(NUMPY[t](a), NUMPY[t](b))
+        bases, exponents = (m.ravel() for m in np.meshgrid(*[np.array(values, NUMPY[t])] * 2))
+        # Whole arrays: of a single exponent, NumPy takes 0.5 for a square root, which is NaN of -inf.
+        for a, b, wanted in zip(bases.tolist(), exponents.tolist(), np.power(bases, exponents), strict=True):
+            result = exact.power(t, a, b)
             if math.isfinite(wanted) and wanted != 0:
                 assert abs(result - float(wanted)) <= 8 * abs(float(np.spacing(wanted))), (a, b)
             else:
                 assert same(result, float(wanted)), (a, b)
+    assert same(exact.power(t, -math.inf, 0.5), math.inf) and same(exact.power(t, -0.0, 0.5), 0.0)
+    assert same(exact.power(t, -1e30, 31.0), -math.inf) and same(exact.power(t, -0.0, -3.0), -math.inf)
     assert exact.power(t, -1.0, 1.0) == -1.0 and exact.power(t, 5.0, 3.0) == 125.0
     with pytest.raises(ZeroDivisionError):  # the control: Python's own operator
         0.0**-1.0

@@ -148,8 +148,14 @@ def power(dtype: DType, a: Number, b: Number) -> Number:
     """`a` to the power `b`: integers modulo 2**N with a nonnegative exponent, floats as C's pow."""
     if dtype.is_integer:
         return dtype.wrap(pow(a, b, 1 << dtype.bits))  # type: ignore[arg-type]
-    with np.errstate(all="ignore"):
-        return round_to(dtype, float(np.power(np.float64(a), np.float64(b))))
+    try:
+        return round_to(dtype, math.pow(a, b))
+    except OverflowError:
+        pass
+    except ValueError:  # a root of a negative number, or zero to a negative power
+        if a != 0:
+            return math.nan
+    return math.copysign(math.inf, a if b % 2 == 1 else 1.0)
 
 
 # ---------------------------------------------------------------------------------------------- bits (integers only)
