@@ -216,6 +216,8 @@ def test_results_of_several_values():
         ("tack.sqrt(1, 2)", TypeError, "`sqrt` takes 1 argument, not 2"),
         ("tack.sqrt(x=1)", TypeError, "`sqrt` takes no keyword arguments"),
         ("tack.atomic_add(a[0], 1)", TypeError, "`tack.atomic_add` takes 3 arguments, not 2"),
+        ("tack.atomic_sub(a, 1)", TypeError, "write `tack.atomic_sub(array, index, value)`"),
+        ("tack.atomic_cas(a, 0, 1)", TypeError, "write `tack.atomic_cas(array, index, expected, desired)`"),
         ("tack.atomic_add(a[0], 1, 2)", TypeError, "takes an array first"),
         ("tack.atomic_add(i, 1, 2)", TypeError, "loop variable `i` is a number, not an array"),
         ("len(i)", TypeError, "loop variable `i` is a number, not an array"),

@@ -216,6 +216,13 @@ def test_asarray_says_what_to_write():
         tack.asarray(np.zeros(2, np.float16))
     with pytest.raises(TypeError, match=r"\.real"):
         tack.asarray(np.zeros(2, complex))
+    for masked in (np.ma.MaskedArray([1, 2], [0, 1]), np.zeros(2).view(np.ma.MaskedArray)):
+        with pytest.raises(TypeError, match=r"asarray takes arrays without a mask: pass a\.filled"):
+            tack.asarray(masked)
+        with pytest.raises(TypeError, match=r"asarray takes arrays without a mask"):
+            tack.asarray(masked, tack.f32)
+        with pytest.raises(TypeError, match=r"copyto takes arrays without a mask"):
+            tack.copyto(tack.zeros(2), masked)
     with pytest.raises(ValueError, match="ragged"):
         tack.asarray([[1], [2, 3]])
 

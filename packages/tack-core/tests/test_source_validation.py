@@ -79,7 +79,7 @@ REJECTED = [
     ("x = b'text'", "a bytes literal", "integers and floats"),
     ("x = 1j", "a complex literal", "integers and floats"),
     ("x = None", "`None`", "integers and floats"),
-    ("x = ...", "a ellipsis literal", "integers and floats"),
+    ("x = ...", "`...`", "integers and floats"),
     ("...", "`...`", "pass"),
     ("'a comment'", "a string as a statement", "comment"),
     ("n + 1", "an expression as a statement", "no effect"),

@@ -151,14 +151,14 @@ class CallLowering(ExpressionLowering):
             self.unsupported("a tuple as an argument is not supported", node, "pass its items one by one")
         return self.expr(node)
 
-    def check_arguments(self, node: ast.Call, name: str, least: int, most: int | None) -> None:
+    def check_arguments(self, node: ast.Call, name: str, least: int, most: int | None, hint: str | None = None) -> None:
         if node.keywords:
             self.fail(TypeError, f"`{name}` takes no keyword arguments", node.keywords[0].value, "pass it by position")
         count = len(node.args)
         if count < least or (most is not None and count > most):
             wanted = f"{least} or more" if most is None else str(least) if least == most else f"{least} to {most}"
             plural = "" if wanted == "1" else "s"
-            self.fail(TypeError, f"`{name}` takes {wanted} argument{plural}, not {count}", node)
+            self.fail(TypeError, f"`{name}` takes {wanted} argument{plural}, not {count}", node, hint)
 
     def cast(self, node: ast.Call, target: DType) -> IRExpr:
         (operand,) = self.arguments(node, ast.unparse(node.func), 1, 1)
@@ -172,8 +172,10 @@ class CallLowering(ExpressionLowering):
         return self.array_attribute(symbol, "shape", node)
 
     def atomic(self, op: str, node: ast.Call) -> IRExpr:
+        operands_to_write = "expected, desired" if op == "cas" else "value"
         count = 4 if op == "cas" else 3
-        self.check_arguments(node, f"tack.atomic_{op}", count, count)
+        hint = f"write `tack.atomic_{op}(array, index, {operands_to_write})`"
+        self.check_arguments(node, f"tack.atomic_{op}", count, count, hint)
         array, index, *operands = node.args
         symbol = self.array_symbol(array)
         if symbol is None:

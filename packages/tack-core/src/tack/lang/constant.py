@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from tack.lang.types import DType, Scalar, as_dtype, convert_value
+from tack.lang.types import DType, Scalar, as_dtype, convert_value, is_integer_number
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -65,8 +65,8 @@ def constant(value: Any, dtype: Any = None) -> Constant:
 
 def plain_number(value: object) -> int | float | None:
     """The Python number with the value of an int, float, bool or NumPy scalar; None for anything else."""
-    if isinstance(value, (int, np.integer, np.bool_)):
-        return int(value)
+    if is_integer_number(value):
+        return int(cast(int, value))
     if isinstance(value, (float, np.floating)) and not isinstance(value, np.longdouble):
         return float(value)
     return None

@@ -1,7 +1,8 @@
 """Which assignments may reach a read of a local name (rules CAP-1, CAP-2, LOOP-7), over the syntax tree.
 
 Every local name has a set of states that it may be in, a few bits. A loop's body is walked twice: once to learn what
-its end sends back to its start, then to report. Two rounds suffice: a statement sets a name's state or leaves it.
+its end sends back to its start, then to report. Two rounds suffice: a statement sets a name's state or leaves it. Where
+nothing is reported and nothing was learnt one does, so that the work does not double with every level of nesting.
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ class Flow:
     ) -> tuple[State | None, State]:
         """The states after the breaks of a loop, and those after all of its exits."""
         breaks: State | None = None
-        head: State = dict(entry)
+        head: State = {**entry, **dict.fromkeys(targets, ASSIGNED)}
         for reporting in (False, True):
             self.silent += not reporting
             if test is not None:
@@ -167,7 +168,9 @@ class Flow:
             self.loops.pop()
             self.silent -= not reporting
             breaks = _join_all(loop.breaks)
-            head = _join_all([head, end, *loop.continues]) or head
+            known, head = head, _join_all([head, end, *loop.continues]) or head
+            if self.silent and head == known:
+                break
         return breaks, _join(head, breaks) or head
 
     # ------------------------------------------------------------------------------------------------------ reads

@@ -138,7 +138,10 @@ class StatementTyper(WeakLiterals):
     def _table_dtype(self, table: IRTable) -> DType:
         if any(isinstance(value, float) for value in table.values):
             return f64 if self.instances.has_f64 else f32
-        return integer_type_for_values(table.values)
+        try:
+            return integer_type_for_values(table.values)
+        except TypeError as error:
+            self._fail(TypeError, str(error), self.ir.symbols[table.name].loc, "make its numbers floats, or split it")
 
     def source_name(self, name: str) -> str:
         symbol = self.ir.symbols.get(name)

@@ -254,7 +254,8 @@ class _Validator:
     def constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, (bool, int, float)):
             return
-        name = "`None`" if node.value is None else f"a {type(node.value).__name__} literal"
+        spelled = "None" if node.value is None else "..."
+        name = f"`{spelled}`" if node.value in (None, ...) else f"a {type(node.value).__name__} literal"
         self.reject(node, name, "kernels compute with integers and floats; strings work only in print(...)")
 
     def comparison(self, node: ast.Compare) -> None:

@@ -167,11 +167,16 @@ def round_float(value: float, dtype: DType) -> float:
         return float(np.float32(value))
 
 
+def is_integer_number(value: object) -> bool:
+    """Whether `value` is an int, a bool or a NumPy integer. A NumPy time difference, which passes for one, is not."""
+    return isinstance(value, (int, np.integer, np.bool_)) and not isinstance(value, np.timedelta64)
+
+
 def convert_value(value: Any, dtype: DType) -> int | float:
     """Host conversion of a number to `dtype` by the rules of a kernel cast."""
     if isinstance(value, Scalar):
         value = value.value
-    if isinstance(value, (int, np.integer, np.bool_)):
+    if is_integer_number(value):
         number = int(value)
         return dtype.wrap(number) if dtype.is_integer else int_to_float(number, dtype)
     if not isinstance(value, (float, np.floating)):

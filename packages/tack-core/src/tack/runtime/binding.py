@@ -13,7 +13,7 @@ import numpy as np
 from tack.lang.array import Array
 from tack.lang.diagnostics import render
 from tack.lang.source import FunctionSource
-from tack.lang.types import DType, Scalar, convert_value
+from tack.lang.types import DType, Scalar, convert_value, is_integer_number
 from tack.runtime.device import Device
 
 _ACCEPTED = (
@@ -29,6 +29,7 @@ class Binder:
         code = fn.__code__
         positional = code.co_varnames[: code.co_argcount]
         self.positional = len(positional)
+        self.positional_only = positional[: code.co_posonlyargcount]
         self.names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         defaults = fn.__defaults__ or ()
         self.defaults: dict[str, Any] = dict(zip(positional[len(positional) - len(defaults) :], defaults, strict=True))
@@ -49,6 +50,8 @@ class Binder:
         for name, value in kwargs.items():
             if name not in self.names:
                 raise self._error(TypeError, f"there is no parameter `{name}`", hint=self._call_to_write())
+            if name in self.positional_only:
+                raise self._error(TypeError, f"`{name}` is given by position only", name, self._call_to_write())
             if name in given:
                 raise self._error(TypeError, f"two values were given for `{name}`", name, self._call_to_write())
             given[name] = value
@@ -71,7 +74,7 @@ class Binder:
                 return value
             accepted = f"a number of type {pin!r}, such as {pin!r}({value.value!r})"
             raise self.argument_error(TypeError, i, f"{value!r}", accepted)
-        if isinstance(value, (bool, int, np.integer, np.bool_)):
+        if is_integer_number(value):
             if pin.is_integer and not pin.min <= int(value) <= pin.max:
                 raise self.argument_error(ValueError, i, f"{value}", f"an integer in [{pin.min}, {pin.max}] ({pin!r})")
             return pin(int(value))
@@ -111,6 +114,8 @@ class Binder:
         shown = [f"{n}={self.defaults[n]!r}" if n in self.defaults else n for n in self.names]
         if len(self.names) > self.positional:
             shown.insert(self.positional, "*")
+        if self.positional_only:
+            shown.insert(len(self.positional_only), "/")
         return f"call it as {self._source.name}({', '.join(shown)})"
 
 

@@ -26,7 +26,7 @@ from tack.lang.types import (
 )
 from tack.runtime.device import Device, current_device
 from tack.runtime.device import device as as_device
-from tack.runtime.interop import element_type, wrap_dlpack
+from tack.runtime.interop import element_type, refuse_mask, wrap_dlpack
 
 Shape = int | Sequence[int]
 DeviceLike = str | Device | None
@@ -206,6 +206,10 @@ def asarray(values: Any, dtype: Any = None, *, device: DeviceLike = None) -> Arr
     if isinstance(values, (list, tuple, range, int, float)) and not isinstance(values, (bool, np.generic)):
         if not _holds_arrays(values):
             return _from_numbers(values, wanted, where)
+    try:
+        refuse_mask(values)
+    except TypeError as error:
+        raise TypeError(f"asarray takes {error}") from None
     found = _host_values(values)
     if wanted is not None:
         return _from_values(found, wanted, where)
@@ -327,6 +331,10 @@ def copyto(target: Array, source: Any) -> None:
         raise TypeError(f"copyto writes to a Tack array, not to {type(target).__name__}; use np.copyto")
     if isinstance(source, (int, float, np.generic, Scalar)):
         return target.fill(source)
+    try:
+        refuse_mask(source)
+    except TypeError as error:
+        raise TypeError(f"copyto takes {error}") from None
     values = np.asarray(source)
     wanted = target.shape + shape_of(target.dtype)
     if values.shape != wanted:

@@ -34,6 +34,7 @@ from tack.codegen.call_entry_ir import (
 from tack.lang.array import DEVICE_MASK, MISALIGNED, READ_ONLY, Array
 from tack.lang.ast_transform import NO_INSTANCES, lower_kernel
 from tack.lang.data_oriented import Structure, instances_in
+from tack.lang.depth import nesting_explained
 from tack.lang.diagnostics import UnsupportedSyntaxError, fail
 from tack.lang.func import Func
 from tack.lang.ir import IRArrayRef, IRAtomic, IRCall, IRFunction, IRKernel, walk
@@ -41,7 +42,7 @@ from tack.lang.ir_verify import verify_untyped
 from tack.lang.kernel import _Kernel
 from tack.lang.names import Capture, value_key
 from tack.lang.source_validation import validate
-from tack.lang.types import DType, Scalar, f64, i64, number_type
+from tack.lang.types import DType, Scalar, f64, i64, is_integer_number, number_type
 from tack.runtime.backend import STATUS_OK, VariantOptions
 from tack.runtime.binding import Binder
 from tack.runtime.bounds_errors import explain_status
@@ -119,7 +120,8 @@ class KernelState:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        validate(kernel.source)
+        with nesting_explained(kernel.source):
+            validate(kernel.source)
         self.binder = Binder(kernel.source)
         self.count = len(self.binder.names)
         self._slow_calls = 0
@@ -128,7 +130,8 @@ class KernelState:
         self._for_instances = InstanceLowerings(kernel, self.count, self._lower)
 
     def _lower(self, objects: Mapping[int, Any] = NO_INSTANCES) -> Lowering:
-        lowered = lower_kernel(self.kernel.source, self.kernel.group, objects)
+        with nesting_explained(self.kernel.source):
+            lowered = lower_kernel(self.kernel.source, self.kernel.group, objects)
         ir = lowered.ir
         if DEBUG:
             verify_untyped(ir)
@@ -159,7 +162,7 @@ class KernelState:
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Lowering, BoundCall]:
         """The lowering that is current, and the arguments in parameter order, classified."""
-        if kwargs or len(args) != self.count:
+        if kwargs or len(args) != self.count or len(args) > self.binder.positional:
             args = self.binder.bind(args, kwargs)
         lowering, args = self.lowering_for(args)
         if lowering.pins:
@@ -242,7 +245,8 @@ class KernelState:
                 if variant is None:
                     self._check_arrays(lowering, call)
                     options = VariantOptions(disjoint=disjoint)
-                    variant = build_variant(lowering.ir, call.values, backend, options)
+                    with nesting_explained(self.kernel.source):
+                        variant = build_variant(lowering.ir, call.values, backend, options)
                     if lowering.is_current():  # else another thread rebound a name that a callee captures meanwhile
                         lowering.rows[key] = variant
         return variant
@@ -349,15 +353,13 @@ class BoundCall:
     def _add_other(self, binder: Binder, i: int, arg: Any) -> None:
         if isinstance(arg, Scalar):
             self._add_scalar(arg)
-        elif isinstance(arg, (np.integer, np.bool_)):
+        elif is_integer_number(arg):
             self._add_int(binder, i, int(arg))
         elif isinstance(arg, (np.floating, float)):
             value = float(arg)
             self.values[i] = value
             self.keys.append(_float_key(value))
             self.words += (float_bits(value), 0, 0)
-        elif isinstance(arg, int):
-            self._add_int(binder, i, int(arg))
         else:
             self._add_array(binder, i, arg)
 

@@ -27,6 +27,8 @@ def inspect(kernel: Kernel | types.MethodType, *args: Any, **kwargs: Any) -> dic
 
     Raises
     ------
+    TypeError
+        If `kernel` is not a kernel.
     TypeError, ValueError, NameError, UnsupportedSyntaxError
         As a call would.
 
@@ -35,7 +37,9 @@ def inspect(kernel: Kernel | types.MethodType, *args: Any, **kwargs: Any) -> dic
     >>> print(tack.inspect(double, x, y)["typed"])  # doctest: +SKIP
     """
     # The compiler is loaded when it is first needed, so that `import tack` stays light.
+    from tack.lang.depth import nesting_explained
     from tack.lang.ir_print import print_ir
+    from tack.lang.kernel import Kernel
     from tack.runtime.backend import VariantOptions
     from tack.runtime.dispatch import prepare
     from tack.runtime.variant import type_kernel
@@ -44,6 +48,8 @@ def inspect(kernel: Kernel | types.MethodType, *args: Any, **kwargs: Any) -> dic
     function: Any = kernel
     if isinstance(kernel, types.MethodType):
         function, args = kernel.__func__, (kernel.__self__, *args)
+    if not isinstance(function, Kernel):
+        raise TypeError(f"tack.inspect takes a kernel (@tack.kernel), not {kernel!r:.60}")
     state = prepare(function)
     typed_too = typed_too or len(args) == state.count > 0
     lowering, call = state.bind(args, kwargs) if typed_too else (state.lowering_for(args)[0], None)
@@ -51,7 +57,8 @@ def inspect(kernel: Kernel | types.MethodType, *args: Any, **kwargs: Any) -> dic
     tree = function.source.tree
     stages = {"source": ast.unparse(tree), "ast": ast.dump(tree, indent=2), "ir": print_ir(ir)}
     if call is not None:
-        typed = type_kernel(lowering.ir, call.values)
+        with nesting_explained(function.source):
+            typed = type_kernel(lowering.ir, call.values)
         backend = call.device.backend
         disjoint = "alias_variants" in backend.capabilities and call.is_disjoint(lowering.written)
         stages["typed"] = print_ir(typed)

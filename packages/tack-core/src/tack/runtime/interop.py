@@ -19,6 +19,7 @@ _INSTEAD = {
     "m": ".view(np.int64)",
     "M": ".view(np.int64)",
 }
+_ANY = ".astype() to one of these"
 
 
 def element_type(dtype: np.dtype[Any]) -> DType:
@@ -31,9 +32,21 @@ def element_type(dtype: np.dtype[Any]) -> DType:
     """
     found = dtype_of_numpy(dtype.newbyteorder("="))
     if found is None:
-        instead = _INSTEAD.get(dtype.kind, ".astype() to one of these")
+        instead = ".astype(np.float64)" if dtype.kind == "f" and dtype.itemsize > 8 else _INSTEAD.get(dtype.kind, _ANY)
         raise TypeError(f"arrays of {', '.join(BY_NAME)}, not of NumPy dtype {dtype}: use {instead}")
     return found
+
+
+def refuse_mask(values: object) -> None:
+    """Refuse a masked array, whose values would be read as if none were masked.
+
+    Raises
+    ------
+    TypeError
+        If `values` is one.
+    """
+    if type(values) is not np.ndarray and isinstance(values, np.ma.MaskedArray):
+        raise TypeError("arrays without a mask: pass a.filled(value), or a.data to ignore the mask")
 
 
 def wrap_argument(value: Any, device: Device) -> Array | None:
@@ -58,7 +71,7 @@ def wrap_numpy(values: HostArray, device: Device) -> Array:
     Raises
     ------
     TypeError
-        If Tack has no such dtype.
+        If Tack has no such dtype, or the array is a masked one.
     ValueError
         If the array is strided or of foreign byte order, or the device has memory of its own.
     """
@@ -69,6 +82,7 @@ def wrap_numpy(values: HostArray, device: Device) -> Array:
         raise ValueError(
             f"arrays of native byte order, not {values.dtype.str!r}: pass a.astype(a.dtype.newbyteorder('='))"
         )
+    refuse_mask(values)
     flags = values.flags
     if not flags.c_contiguous:
         raise ValueError(
