@@ -162,6 +162,8 @@ class StatementEmitter(ExpressionEmitter):
         self.f.close(f"ret {whole} {result}")
 
     def _local_array(self, node: ir.IRLocalArray) -> None:
+        if node.name in self.arrays:
+            return  # one place, however often a pass has written the statement
         size = 1
         for extent in node.shape:
             size *= extent

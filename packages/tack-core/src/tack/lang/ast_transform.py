@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from tack.lang.ast_loops import LoopLowering
 from tack.lang.bounds import host_definition
 from tack.lang.flow import Flow, assigned_names
+from tack.lang.intrinsics import lookup
 from tack.lang.ir import (
     IRArrayRef,
     IRAssign,
@@ -30,7 +31,7 @@ from tack.lang.kernel import DEFAULT_GROUP
 from tack.lang.lowering_context import Lowered, call_chain, entered
 from tack.lang.source import FunctionSource
 from tack.lang.source_validation import validate
-from tack.lang.types import DType
+from tack.lang.types import DType, VecType
 
 __all__ = ["Lowered", "lower_function", "lower_kernel"]
 
@@ -130,7 +131,7 @@ class _FunctionLowering(LoopLowering):
     def finish(self, body: list[IRStmt]) -> None:
         """What is known only once the whole body has been seen: which parameters are arrays."""
         for name in self.params:
-            if name in self.array_params:
+            if name in self.array_params and name in self.annotations:
                 self.check_array_param(name)
         for node in walk(list(body)):
             if isinstance(node, IRCall):
@@ -144,14 +145,7 @@ class _FunctionLowering(LoopLowering):
             del self.symbols[name]
 
     def check_array_param(self, name: str) -> None:
-        if name in self.assigned_params:
-            self.fail(
-                TypeError,
-                f"`{name}` is an array here, and cannot be assigned",
-                self.assigned_params[name],
-                "use another name",
-            )
-        if name in self.annotations:
+        if not isinstance(self.annotations[name], VecType):
             message = f"`{name}` is annotated {self.annotations[name].name}, a number, and used as an array"
             self.fail(
                 TypeError,
@@ -194,6 +188,7 @@ class _KernelLowering(_FunctionLowering):
     def lower(self) -> Lowered:
         tree = self.source.tree
         self.declare_params()
+        self.flow.shared.update(self.shared_before_loops(tree.body))
         self.flow.check(tree.body, is_kernel=True)
         self.outside = True
         self.direct.update(map(id, tree.body))
@@ -218,6 +213,15 @@ class _KernelLowering(_FunctionLowering):
             group=self.group,
         )
         return self.lowered(ir, len(self.returns))
+
+    def shared_before_loops(self, body: list[ast.stmt]) -> Iterator[str]:
+        """The names of shared arrays that are declared outside the loops."""
+        for node in body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                captured = self.captured(node.value.func)
+                meaning = None if captured is None else lookup(captured.value)
+                if meaning is not None and meaning.form == "shared":
+                    yield from (t.id for t in node.targets if isinstance(t, ast.Name))
 
     def top_level(self, node: ast.stmt, *, is_last: bool) -> list[IRStmt]:
         if isinstance(node, ast.For):

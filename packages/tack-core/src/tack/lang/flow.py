@@ -48,6 +48,17 @@ def assigned_names(body: Iterable[ast.AST]) -> set[str]:
     }
 
 
+def component_bases(body: Iterable[ast.AST]) -> set[str]:
+    """Every name of which the statements assign an element or a component."""
+    targets = [
+        node
+        for statement in body
+        for node in ast.walk(statement)
+        if isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store)
+    ]
+    return {node.value.id for node in targets if isinstance(node.value, ast.Name)}
+
+
 def loop_targets(node: ast.For) -> list[str]:
     """The variables of a loop."""
     targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
@@ -60,6 +71,7 @@ class Flow:
     def __init__(self, params: Iterable[str], report: Report) -> None:
         self.params = frozenset(params)
         self.locals: set[str] = set(self.params)
+        self.shared: set[str] = set()  # shared arrays from before the loops: no iteration's own
         self.report = report
         self.loops: list[_Loop] = []
         self.silent = 0
@@ -134,7 +146,7 @@ class Flow:
         self.loops.append(_Loop())
         self.block(node.body, {**state, **dict.fromkeys(targets, ASSIGNED)})
         self.loops.pop()
-        for name in assigned_names(node.body):
+        for name in assigned_names(node.body) | self.locals & component_bases(node.body) - self.shared:
             # A parameter is what the caller passed again: an iteration assigns its own copy (rule PAR-3).
             if name not in self.params or state.get(name) != ASSIGNED or name in _inner_targets(node):
                 state[name] = OTHER_ITERATION

@@ -52,11 +52,7 @@ class LaneLocals:
         before: set[str],
     ) -> None:
         self.symbols, self.lane, self.group, self.had_value = symbols, lane, group, before
-        head = ir.IRRegion(loc=first[0].loc, body=first)
-        if tree and isinstance(tree[0], ir.IRRegion):
-            head.body += tree[0].body
-            tree = tree[1:]
-        self.tree: list[ir.IRStmt] = [head, *tree]
+        self.tree = _begun(tree, first)
         self._arrays: dict[str, str] = {}
         self._wide: dict[str, ir.IRLocalArray] = {}  # for each local array that several regions use: its wide one
         self._compute_again()
@@ -110,7 +106,7 @@ class LaneLocals:
         cheap = self._cheap_locals()
         live = LaneLiveness(self.tree)
         for region in live.regions:
-            wanted = set(live.entering(region)) & cheap.keys()
+            wanted = live.entering(region) & cheap.keys() & reads(region.body)
             while True:
                 more = {name for w in wanted for name in reads(cheap[w]) if name in cheap} - wanted
                 if not more:
@@ -157,7 +153,8 @@ class LaneLocals:
             self._arrays[name] = self.symbols.add(f"{name}.lanes", "local_array", symbol.loc, array)
         for region in self.live.regions:
             changed = assigned(region.body)
-            loads = [self._load(n) for n in sorted(self.live.entering(region)) if n in self._arrays]
+            used = self.live.entering(region) & (reads(region.body) | changed)
+            loads = [self._load(n) for n in sorted(used) if n in self._arrays]
             stores = [self._store(n) for n in sorted(self.live.leaving(region) & changed) if n in self._arrays]
             region.body = [*loads, *region.body, *stores]
 
@@ -210,6 +207,16 @@ class LaneLocals:
         value = ir.IRLoad(loc=loc, array=source, index=index(source), dtype=node.element)
         store = ir.IRStore(loc=loc, array=target, index=index(target), value=value)
         return counting(k, const(math.prod(node.shape), i64, loc), [store])
+
+
+def _begun(tree: list[ir.IRStmt], first: list[ir.IRStmt]) -> list[ir.IRStmt]:
+    """The tree with statements that each lane runs first: in its first region, if only scalars are assigned before."""
+    position = next((k for k, node in enumerate(tree) if not isinstance(node, ir.IRAssign) or is_block_reduce(node)), 0)
+    node = tree[position] if tree else None
+    if isinstance(node, ir.IRRegion):
+        node.body[:0] = first
+        return tree
+    return [*tree[:position], ir.IRRegion(loc=first[0].loc, body=first), *tree[position:]]
 
 
 def _names_array(node: Any, name: str) -> bool:

@@ -14,7 +14,19 @@ from dataclasses import replace
 from tack.lang import ir
 from tack.lang.constant_checks import constant_value, known_locals
 from tack.lang.diagnostics import Loc, fail
-from tack.lang.ir_building import Symbols, assigned, binary, cast, clone, const, is_block_reduce, reads, rebuild
+from tack.lang.ir_building import (
+    Symbols,
+    assign,
+    assigned,
+    binary,
+    cast,
+    clone,
+    const,
+    is_block_reduce,
+    reads,
+    rebuild,
+    var,
+)
 from tack.lang.lane_liveness import LaneLiveness
 from tack.lang.types import i32, i64
 from tack.lang.uniformity import Control, Uniformity, Why
@@ -97,7 +109,8 @@ class _Loop:
     def split(self) -> ir.IRWorkgroup:
         self._check()
         body = [s for s in self.body if not (isinstance(s, ir.IRLocalArray) and s.space == "shared")]
-        self.lifted = self._uniform_at_the_top(body)
+        body = self._with_uniform_parts(body)
+        self.lifted |= self._uniform_at_the_top(body)
         while True:
             tree = self._tree(body)
             more = (self._needed(tree) | self._crossing(tree)) - self.lifted
@@ -153,6 +166,31 @@ class _Loop:
             for name in top
             if self.uniformity.is_uniform(name) and everywhere.count(name) == top.count(name) and name not in kept
         }
+
+    def _with_uniform_parts(self, body: list[ir.IRStmt]) -> list[ir.IRStmt]:
+        """Divisions of uniform values, in assignments of integers that vary, as uniform locals of their own.
+
+        Nothing but divisions is dear enough, and what is left may then be cheap enough to do again in each region.
+        """
+        done: list[ir.IRStmt] = []
+        for node in body:
+            if isinstance(node, ir.IRAssign) and not self.uniformity.is_uniform(node.name):
+                node.value = rebuild(node.value, lambda part: self._kept_part(part, done))
+            done.append(node)
+        return done
+
+    def _kept_part(self, part: ir.IRNode, done: list[ir.IRStmt]) -> ir.IRNode | None:
+        if isinstance(part, (ir.IRSelect, ir.IRBoolOp)):
+            return clone(part)  # type: ignore[no-any-return]  # what only some lanes evaluate stays with them
+        if not isinstance(part, ir.IRBinOp) or part.op not in ("//", "%") or part.dtype is None:
+            return None
+        if part.dtype.is_float or self.uniformity.why(part) is not None:
+            return None
+        name = self.symbols.temporary(part.loc, part.dtype)
+        done.append(assign(name, clone(part)))
+        self.assigned.add(name)
+        self.lifted.add(name)
+        return var(name, part.dtype, part.loc)
 
     def _needed(self, tree: list[ir.IRStmt]) -> set[str]:
         """The locals that all lanes, those past the end included, must know to find their way through the tree."""

@@ -88,7 +88,14 @@ class CpuBackend(HostMemory, Backend):
 
     name = "cpu"
     capabilities = frozenset(
-        {"f64", "host_memory", "alias_variants", "serial_workgroups", *(f"atomic_{t.name}" for t in DTYPES)}
+        {
+            "f64",
+            "host_memory",
+            "alias_variants",
+            "workgroups",
+            "serial_workgroups",
+            *(f"atomic_{t.name}" for t in DTYPES),
+        }
     )
 
     def compile(self, kernel: IRKernel, options: VariantOptions) -> CpuExecutable:

@@ -42,7 +42,7 @@ def inspect(kernel: Kernel | types.MethodType, *args: Any, **kwargs: Any) -> dic
     from tack.lang.kernel import Kernel
     from tack.runtime.backend import VariantOptions
     from tack.runtime.dispatch import prepare
-    from tack.runtime.variant import type_kernel
+    from tack.runtime.variant import for_backend, type_kernel
 
     typed_too = bool(args or kwargs)
     function: Any = kernel
@@ -62,5 +62,5 @@ def inspect(kernel: Kernel | types.MethodType, *args: Any, **kwargs: Any) -> dic
         backend = call.device.backend
         disjoint = "alias_variants" in backend.capabilities and call.is_disjoint(lowering.written)
         stages["typed"] = print_ir(typed)
-        stages |= backend.inspect(typed, VariantOptions(disjoint=disjoint))
+        stages |= backend.inspect(for_backend(typed, backend), VariantOptions(disjoint=disjoint))
     return stages

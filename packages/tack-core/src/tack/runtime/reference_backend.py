@@ -32,7 +32,9 @@ class ReferenceBackend(HostMemory, Backend):
     """
 
     name = "reference"
-    capabilities = frozenset({"f64", "host_memory", "serial_workgroups", *(f"atomic_{t.name}" for t in DTYPES)})
+    capabilities = frozenset(
+        {"f64", "host_memory", "workgroups", "serial_workgroups", *(f"atomic_{t.name}" for t in DTYPES)}
+    )
 
     def compile(self, kernel: IRKernel, options: VariantOptions) -> ReferenceExecutable:
         return ReferenceExecutable(Interpreter(kernel))

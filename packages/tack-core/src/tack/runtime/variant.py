@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tack.codegen.work_estimate import work
-from tack.lang.ir import IRFor, IRKernel, IRParallelFor, IRPrint, IRVar, IRWhile, walk
+from tack.lang.diagnostics import fail
+from tack.lang.ir import IRFor, IRKernel, IRParallelFor, IRPrint, IRVar, IRWhile, IRWorkgroup, walk
 from tack.lang.ir_type_annotate import annotate_types
 from tack.lang.ir_verify import verify_typed
 from tack.lang.serial_workgroups import serialise_workgroups
@@ -47,7 +48,16 @@ def type_kernel(ir: IRKernel, arguments: list[Any]) -> IRKernel:
 
 
 def for_backend(typed: IRKernel, backend: Backend) -> IRKernel:
-    """The typed IR as this backend takes it."""
+    """The typed IR as this backend takes it.
+
+    Raises
+    ------
+    NotImplementedError
+        If the kernel uses workgroups and the backend cannot run them; the message has the loop's place.
+    """
+    loop = next((s for s in typed.body if isinstance(s, IRWorkgroup)), None)
+    if loop is not None and "workgroups" not in backend.capabilities:
+        fail(NotImplementedError, f"device {backend.name} runs no workgroups", loop.loc, hint="use device cpu")
     if "serial_workgroups" not in backend.capabilities:
         return typed
     plain = serialise_workgroups(typed)
