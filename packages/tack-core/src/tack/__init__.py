@@ -1,6 +1,6 @@
 """Tack: a Python-first kernel language with one answer per defined program, on every device."""
 
-from tack import math
+from tack import math, random
 from tack.lang.array import Array
 from tack.lang.constant import Constant, constant
 from tack.lang.data_oriented import data_oriented
@@ -8,6 +8,7 @@ from tack.lang.diagnostics import SourceUnavailableError, UnsupportedSyntaxError
 from tack.lang.func import Func, func
 from tack.lang.intrinsics import PUBLIC
 from tack.lang.kernel import Kernel, kernel
+from tack.lang.texture import Texture3D
 from tack.lang.types import (
     DType,
     Scalar,
@@ -47,6 +48,7 @@ from tack.runtime.creation import (
 )
 from tack.runtime.device import Device, current_device, device, devices, set_default_device, synchronize
 from tack.runtime.inspection import inspect
+from tack.runtime.textures import texture3d
 
 # What works inside kernels only; spelled out, so that editors and type checkers know the names.
 sqrt = PUBLIC["sqrt"]
@@ -111,6 +113,7 @@ __all__ = [
     "Kernel",
     "Scalar",
     "SourceUnavailableError",
+    "Texture3D",
     "UnsupportedSyntaxError",
     "VecType",
     "abs",
@@ -185,6 +188,7 @@ __all__ = [
     "ones",
     "popcount",
     "pow",
+    "random",
     "round",
     "set_default_device",
     "shared",
@@ -194,6 +198,7 @@ __all__ = [
     "synchronize",
     "tan",
     "tanh",
+    "texture3d",
     "thread_id",
     "trunc",
     "u8",

@@ -153,6 +153,9 @@ class MemberLowering(Context):
         return super().captured(node)
 
     def _captured_attribute(self, base: Captured, node: ast.Attribute) -> Captured:
+        if is_data_oriented(base.value):
+            what = f"`{base.spelling}` is an instance of {type(base.value).__name__}, which a kernel cannot capture"
+            self.fail(TypeError, what, node, "pass it to the kernel as an argument")
         if not is_data_oriented_class(base.value):
             return super()._captured_attribute(base, node)
         return self.read_class(base.value, None, base.spelling, node)
