@@ -222,7 +222,7 @@ GOLDEN = [
         UnsupportedSyntaxError: user.py:4:18: in kernel `k`: attribute `.T` is not supported
             out[i] = a.T[i]
                      ^^^
-          help: an array has `.shape[k]`, `.size` and `.ndim`; components are not in this version
+          help: an array has `.shape[k]`, `.size` and `.ndim`; a vector has `.x`, `.y`, `.z` and `.w`
         """),
     ("a function of NumPy", "out[i] = np.sum(a)", "a, out", (A, OUT), """
         UnsupportedSyntaxError: user.py:4:18: in kernel `k`: a call of `np.sum`, which is neither a device function nor a builtin, is not supported

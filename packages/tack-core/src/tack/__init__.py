@@ -95,6 +95,21 @@ atomic_or = PUBLIC["atomic_or"]
 atomic_xor = PUBLIC["atomic_xor"]
 atomic_exchange = PUBLIC["atomic_exchange"]
 atomic_cas = PUBLIC["atomic_cas"]
+dot = PUBLIC["dot"]
+cross = PUBLIC["cross"]
+length = PUBLIC["length"]
+distance = PUBLIC["distance"]
+normalize = PUBLIC["normalize"]
+reflect = PUBLIC["reflect"]
+outer = PUBLIC["outer"]
+transpose = PUBLIC["transpose"]
+trace = PUBLIC["trace"]
+determinant = PUBLIC["determinant"]
+inverse = PUBLIC["inverse"]
+identity = PUBLIC["identity"]
+any = PUBLIC["any"]
+all = PUBLIC["all"]
+select = PUBLIC["select"]
 local = PUBLIC["local"]
 shared = PUBLIC["shared"]
 thread_id = PUBLIC["thread_id"]
@@ -118,6 +133,8 @@ __all__ = [
     "VecType",
     "abs",
     "acos",
+    "all",
+    "any",
     "arange",
     "asarray",
     "asin",
@@ -144,11 +161,15 @@ __all__ = [
     "copyto",
     "cos",
     "cosh",
+    "cross",
     "ctz",
     "current_device",
     "data_oriented",
+    "determinant",
     "device",
     "devices",
+    "distance",
+    "dot",
     "empty",
     "empty_like",
     "exp",
@@ -167,11 +188,14 @@ __all__ = [
     "i16",
     "i32",
     "i64",
+    "identity",
     "inspect",
+    "inverse",
     "isfinite",
     "isinf",
     "isnan",
     "kernel",
+    "length",
     "local",
     "log",
     "log1p",
@@ -185,11 +209,15 @@ __all__ = [
     "max",
     "min",
     "ndrange",
+    "normalize",
     "ones",
+    "outer",
     "popcount",
     "pow",
     "random",
+    "reflect",
     "round",
+    "select",
     "set_default_device",
     "shared",
     "sin",
@@ -200,6 +228,8 @@ __all__ = [
     "tanh",
     "texture3d",
     "thread_id",
+    "trace",
+    "transpose",
     "trunc",
     "u8",
     "u16",

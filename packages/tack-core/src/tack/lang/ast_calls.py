@@ -9,7 +9,7 @@ from typing import NoReturn
 import numpy as np
 
 from tack.lang import math_functions
-from tack.lang.ast_expressions import ExpressionLowering
+from tack.lang.ast_vectors import VectorLowering
 from tack.lang.func import Func, InstanceFunc
 from tack.lang.intrinsics import Meaning, lookup
 from tack.lang.ir import (
@@ -28,12 +28,13 @@ from tack.lang.ir import (
     IRVar,
     walk,
 )
+from tack.lang.ir_vector import IRVectorOp
 from tack.lang.kernel import Kernel
 from tack.lang.lowering_context import Captured, Lowered
 from tack.lang.member_lowering import InstanceRef
-from tack.lang.ops import BUILTINS
+from tack.lang.ops import BUILTINS, VECTOR_OPS
 from tack.lang.source import FunctionSource
-from tack.lang.types import DType, f32, i32
+from tack.lang.types import DType, VecType, f32, i32
 
 _STATEMENT_FORMS = {
     "range": ("`range` works only as what a `for` loops over", "write `for i in range(...)`"),
@@ -54,7 +55,7 @@ _STATEMENT_FORMS = {
 }
 
 
-class CallLowering(ExpressionLowering):
+class CallLowering(VectorLowering):
     """Lowers calls."""
 
     def callee(self, node: ast.Call) -> Captured:
@@ -78,7 +79,12 @@ class CallLowering(ExpressionLowering):
         return lookup(self.callee(node).value)
 
     def call(self, node: ast.Call) -> IRExpr:
+        made = self.made_type(node.func)
+        if made is not None:
+            return self.construct(node, made)
         captured = self.callee(node)
+        if isinstance(captured.value, VecType):
+            return self.construct(node, captured.value)
         if isinstance(captured.value, DType):
             return self.cast(node, captured.value)
         meaning = lookup(captured.value)
@@ -125,6 +131,9 @@ class CallLowering(ExpressionLowering):
             case "bool":
                 (operand,) = self.arguments(node, "bool", 1, 1)
                 return IRNot(loc=loc, operand=IRNot(loc=loc, operand=operand))
+            case "vector":
+                args = self.arguments(node, meaning.name, *VECTOR_OPS[meaning.name])
+                return IRVectorOp(loc=loc, name=meaning.name, args=args)
             case "len":
                 return self.length(node)
             case "atomic":
@@ -318,10 +327,13 @@ class CallLowering(ExpressionLowering):
     def argument(self, node: ast.expr, is_array: bool, param: str, function: Func) -> IRExpr:
         if isinstance(node, ast.Tuple) or not (is_array or self.names_array(node)):
             return self.scalar(node)
-        symbol = self.array_symbol(node)
-        if symbol is None:
+        # What has an index may be an array or a vector: typing says which.
+        symbol = None if self.plain_local(node) is not None else self.array_symbol(node)
+        if isinstance(node, ast.Constant):
             message = f"parameter `{param}` of `{function.source.name}` is an array, and this is a number"
             self.fail(TypeError, message, node, "pass an array by its name")
+        if symbol is None:
+            return self.scalar(node)
         return IRArrayRef(loc=self.loc(node), name=symbol)
 
     def names_array(self, node: ast.expr) -> bool:

@@ -26,6 +26,7 @@ from tack.lang.ir import (
     IRUnary,
     IRVar,
 )
+from tack.lang.ir_vector import IRVector
 from tack.lang.lowering_context import Captured
 from tack.lang.member_lowering import MemberLowering
 from tack.lang.types import DType, Scalar, i64
@@ -47,6 +48,26 @@ class ExpressionLowering(MemberLowering):
     def call(self, node: ast.Call) -> IRExpr:
         """A call that yields one value."""
 
+    @abstractmethod
+    def list_value(self, node: ast.List) -> IRExpr:
+        """`[x, y, z]`."""
+
+    @abstractmethod
+    def matrix_product(self, node: ast.AST, left: IRExpr, right: IRExpr) -> IRExpr:
+        """`left @ right`."""
+
+    @abstractmethod
+    def captured_vector(self, captured: Captured, node: ast.expr) -> IRExpr | None:
+        """A captured tuple as a constant vector or matrix, if it is one."""
+
+    @abstractmethod
+    def component_attribute(self, node: ast.Attribute) -> IRExpr:
+        """`value.x`."""
+
+    @abstractmethod
+    def component_subscript(self, node: ast.Subscript) -> IRExpr | None:
+        """`value[k]` of anything but an array's or a captured tuple's name; None for those."""
+
     def expr(self, node: ast.expr) -> IRExpr:
         match node:
             case ast.Constant() if isinstance(node.value, (int, float)):
@@ -54,8 +75,7 @@ class ExpressionLowering(MemberLowering):
             case ast.Name():
                 return self.name(node)
             case ast.BinOp():
-                left, right = self.expr(node.left), self.expr(node.right)
-                return IRBinOp(loc=self.loc(node), op=BINARY_OPERATORS[type(node.op)], left=left, right=right)
+                return self.binary(node, node.op, self.expr(node.left), self.expr(node.right))
             case ast.UnaryOp():
                 return self.unary(node)
             case ast.BoolOp():
@@ -72,6 +92,8 @@ class ExpressionLowering(MemberLowering):
                 return self.attribute(node)
             case ast.Call():
                 return self.call(node)
+            case ast.List():
+                return self.list_value(node)
         self.unsupported("a string outside `print` is not supported", node, "kernels compute with integers and floats")
 
     # ----------------------------------------------------------------------------------------------- names, numbers
@@ -93,9 +115,9 @@ class ExpressionLowering(MemberLowering):
 
     def captured_value(self, captured: Captured, node: ast.expr) -> IRExpr:
         """A captured object used as a value: a number, or an error that says what to do."""
-        constant = self.captured_number(captured.value, node)
-        if constant is not None:
-            return constant
+        value = self.captured_number(captured.value, node) or self.captured_vector(captured, node)
+        if value is not None:
+            return value
         self.refuse_captured(captured, node)
 
     def captured_number(self, value: Any, node: ast.expr) -> IRConst | None:
@@ -120,6 +142,11 @@ class ExpressionLowering(MemberLowering):
         self.fail(TypeError, f"`{name}` is a {what}, which a kernel cannot capture", node, hint)
 
     # ------------------------------------------------------------------------------------------------- operators
+
+    def binary(self, node: ast.AST, op: ast.operator, left: IRExpr, right: IRExpr) -> IRExpr:
+        if isinstance(op, ast.MatMult):
+            return self.matrix_product(node, left, right)
+        return IRBinOp(loc=self.loc(node), op=BINARY_OPERATORS[type(op)], left=left, right=right)
 
     def unary(self, node: ast.UnaryOp) -> IRExpr:
         operand = self.expr(node.operand)
@@ -229,6 +256,9 @@ class ExpressionLowering(MemberLowering):
             and self.instance(node.value.value) is None
         ):
             return self.extent(node.value, node)
+        component = self.component_subscript(node)
+        if component is not None:
+            return component
         if isinstance(node.value, ast.Subscript):
             return self.nested_subscript(node, node.value)
         symbol = self.element_array(node)
@@ -318,6 +348,9 @@ class ExpressionLowering(MemberLowering):
         field = self.field(node)
         if field is not None:
             return IRVar(loc=self.loc(node), name=field)
+        owner = self.captured(node.value) if node.attr in ("x", "y", "z", "w") else None
+        if owner is not None and isinstance(owner.value, tuple):
+            return self.component_attribute(node)
         captured = self.captured(node)
         if captured is not None:
             return self.captured_value(captured, node)
@@ -325,7 +358,9 @@ class ExpressionLowering(MemberLowering):
             return self.array_attribute(self.shaped(node), node.attr, node)
         if node.attr == "shape":
             self.unsupported("a shape as a value is not supported", node, "read one extent: `a.shape[0]`")
-        hint = "an array has `.shape[k]`, `.size` and `.ndim`; components are not in this version"
+        if node.attr in ("x", "y", "z", "w"):
+            return self.component_attribute(node)
+        hint = "an array has `.shape[k]`, `.size` and `.ndim`; a vector has `.x`, `.y`, `.z` and `.w`"
         self.unsupported(f"attribute `.{node.attr}` is not supported", node, hint)
 
 
@@ -347,6 +382,8 @@ def literal(expr: IRExpr) -> bool:
     match expr:
         case IRConst():
             return True
+        case IRVector(target=None):
+            return all(map(literal, expr.items))
         case IRUnary():
             return literal(expr.operand)
         case IRBinOp():

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 from tack.lang.ast_calls import CallLowering
-from tack.lang.ast_expressions import BINARY_OPERATORS, literal, repeatable
+from tack.lang.ast_expressions import literal, repeatable
+from tack.lang.ast_vectors import Place
 from tack.lang.bounds import constant_value
 from tack.lang.ir import (
     IRAssert,
     IRAssign,
     IRAtomic,
     IRBarrier,
-    IRBinOp,
     IRBreak,
     IRContinue,
     IRExpr,
@@ -33,6 +33,7 @@ from tack.lang.ir import (
     IRVar,
     IRWhile,
 )
+from tack.lang.ir_vector import IRComponent, IRComponentAssign, IRComponentStore
 from tack.lang.names import MISSING
 from tack.lang.types import BY_NAME, DType
 
@@ -174,15 +175,26 @@ class StatementLowering(CallLowering):
         )
 
     def store(self, target: ast.expr, value: IRExpr, node: ast.AST, pinned: DType | None = None) -> IRStmt:
-        if isinstance(target, ast.Subscript):
-            symbol = self.element_array(target)
-            self.note_store(symbol, target, "a store")
-            return IRStore(loc=self.loc(target), array=symbol, index=self.indices(target.slice), value=value)
-        if isinstance(target, ast.Attribute):
+        if isinstance(target, (ast.Subscript, ast.Attribute)):
             self.refuse_attribute_store(target)
+            place = self.place(target)
+            index = [] if place.index is None else self.indices(place.index)
+            component = [] if place.component is None else self.indices(place.component)
+            return self.store_at(place, index, component, value, target)
         assert isinstance(target, ast.Name)
         symbol = self.assigned_symbol(target)
         return IRAssign(loc=self.loc(node), name=symbol, value=value, pinned=pinned)
+
+    def store_at(
+        self, place: Place, index: list[IRExpr], component: list[IRExpr], value: IRExpr, target: ast.expr
+    ) -> IRStmt:
+        symbol, loc = place.symbol, self.loc(target)
+        if place.index is None:
+            return IRComponentAssign(loc=loc, name=symbol, index=component, value=value)
+        self.note_store(symbol, target, "a store")
+        if place.component is None:
+            return IRStore(loc=loc, array=symbol, index=index, value=value)
+        return IRComponentStore(loc=loc, array=symbol, index=index, component=component, value=value)
 
     def assigned_symbol(self, target: ast.Name) -> str:
         self.refuse_instance(target)
@@ -200,26 +212,30 @@ class StatementLowering(CallLowering):
         return symbol
 
     def augmented(self, node: ast.AugAssign) -> list[IRStmt]:
-        op = BINARY_OPERATORS[type(node.op)]
-        loc, target = self.loc(node), node.target
+        target = node.target
         if isinstance(target, ast.Name):
             old: IRExpr = IRVar(loc=self.loc(target), name=self.assigned_symbol(target))
-            return [self.store(target, IRBinOp(loc=loc, op=op, left=old, right=self.expr(node.value)), node)]
-        if isinstance(target, ast.Attribute):
-            self.refuse_attribute_store(target)
-        assert isinstance(target, ast.Subscript)
-        symbol = self.element_array(target)
+            return [self.store(target, self.binary(node, node.op, old, self.expr(node.value)), node)]
+        self.refuse_attribute_store(target)
+        place, loc = self.place(target), self.loc(target)
         statements: list[IRStmt] = []
-        index, again = self.index_twice(target.slice, statements)
-        old = IRLoad(loc=self.loc(target), array=symbol, index=index)
-        value = IRBinOp(loc=loc, op=op, left=old, right=self.expr(node.value))
-        self.note_store(symbol, target, "a store")
-        self.note_load(symbol, target)
-        statements.append(IRStore(loc=self.loc(target), array=symbol, index=again, value=value))
+        index, index_again = self.index_twice(place.index, statements)
+        component, component_again = self.index_twice(place.component, statements)
+        if place.index is None:
+            old = IRVar(loc=loc, name=place.symbol)
+        else:
+            old = IRLoad(loc=loc, array=place.symbol, index=index)
+            self.note_load(place.symbol, target)
+        if component:
+            old = IRComponent(loc=loc, base=old, index=component)
+        value = self.binary(node, node.op, old, self.expr(node.value))
+        statements.append(self.store_at(place, index_again, component_again, value, target))
         return statements
 
-    def index_twice(self, node: ast.expr, statements: list[IRStmt]) -> tuple[list[IRExpr], list[IRExpr]]:
+    def index_twice(self, node: ast.expr | None, statements: list[IRStmt]) -> tuple[list[IRExpr], list[IRExpr]]:
         """An index for the load and the store of an augmented assignment, evaluated once (rule EVAL-3)."""
+        if node is None:
+            return [], []
         first, second = self.indices(node), []
         nodes = node.elts if isinstance(node, ast.Tuple) else [node]
         if all(map(repeatable, first)):
@@ -328,8 +344,8 @@ class StatementLowering(CallLowering):
                 node,
                 f"write `tack.{form}(16, tack.f32)` or `tack.{form}((4, 4), tack.f32)`",
             )
-        captured = self.captured(given["dtype"])
-        if captured is None or not isinstance(captured.value, DType):
+        element = self.element_type(given["dtype"])
+        if element is None:
             self.fail(
                 TypeError,
                 f"the second argument of `tack.{form}` is not a Tack dtype",
@@ -343,7 +359,7 @@ class StatementLowering(CallLowering):
         symbol = self.bindings[target.id] = self.new_symbol(target.id, "local_array", target)
         shape = self.constant_shape(given["shape"])
         space = "private" if form == "local" else "shared"
-        return IRLocalArray(loc=self.loc(node), name=symbol, shape=shape, element=captured.value, space=space)
+        return IRLocalArray(loc=self.loc(node), name=symbol, shape=shape, element=element, space=space)
 
     def constant_shape(self, node: ast.expr) -> tuple[int, ...]:
         extents: list[int] = []

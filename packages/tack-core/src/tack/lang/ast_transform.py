@@ -131,7 +131,7 @@ class _FunctionLowering(LoopLowering):
     def finish(self, body: list[IRStmt]) -> None:
         """What is known only once the whole body has been seen: which parameters are arrays."""
         for name in self.params:
-            if name in self.array_params and name in self.annotations:
+            if name in self.array_params:
                 self.check_array_param(name)
         for node in walk(list(body)):
             if isinstance(node, IRCall):
@@ -145,8 +145,9 @@ class _FunctionLowering(LoopLowering):
             del self.symbols[name]
 
     def check_array_param(self, name: str) -> None:
-        if not isinstance(self.annotations[name], VecType):
-            message = f"`{name}` is annotated {self.annotations[name].name}, a number, and used as an array"
+        pinned = self.annotations.get(name)
+        if pinned is not None and not isinstance(pinned, VecType):
+            message = f"`{name}` is annotated {pinned.name}, a number, and used as an array"
             self.fail(
                 TypeError,
                 message,
@@ -249,6 +250,17 @@ class _KernelLowering(_FunctionLowering):
                 if isinstance(node, IRAssign):
                     name = self.symbols[node.name].source_name
                     known[node.name] = f"`{name}` is assigned under an `if` or `while`"
+
+    def check_array_param(self, name: str) -> None:
+        """Here an array for certain: in a device function it may be a vector."""
+        if name in self.assigned_params:
+            self.fail(
+                TypeError,
+                f"`{name}` is an array here, and cannot be assigned",
+                self.assigned_params[name],
+                "use another name",
+            )
+        super().check_array_param(name)
 
     def return_statement(self, node: ast.Return) -> list[IRStmt]:
         where = "inside a parallel loop" if self.loops else "that is not the last statement"

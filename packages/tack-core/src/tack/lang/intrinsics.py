@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tack.lang.ops import ATOMICS, BUILTINS
+from tack.lang.ops import ATOMICS, BUILTINS, VECTOR_OPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,21 @@ atomic_or(array, index, value): "or" the bits of an element.
 atomic_xor(array, index, value): "xor" the bits of an element.
 atomic_exchange(array, index, value): replace an element.
 atomic_cas(array, index, expected, desired): replace an element if it equals `expected`.
+dot(v, w): sum of the products of the components, in index order.
+cross(v, w): vector product of two 3-vectors.
+length(v): square root of dot(v, v), as a float.
+distance(v, w): length of v - w, as a float.
+normalize(v): v / length(v), as floats; of a zero vector NaN.
+reflect(v, n): v - 2 * dot(n, v) * n, as floats: v mirrored at the plane whose unit normal is n.
+outer(v, w): matrix of the products v[i] * w[j].
+transpose(m): matrix with rows and columns exchanged.
+trace(m): sum of the diagonal of a square matrix, in index order.
+determinant(m): determinant of a square matrix.
+inverse(m): inverse of a square matrix, as floats: the adjugate divided by the determinant.
+identity(n): square matrix with ones on its diagonal; like a float literal it takes the precision that it meets.
+any(v): 1 if any component is nonzero (NaN is), else 0, as i32.
+all(v): 1 if all components are nonzero, else 0, as i32.
+select(mask, a, b): a where mask is nonzero, else b, for each component.
 local(shape, dtype): an array private to one iteration, its contents undefined at first.
 shared(shape, dtype): an array of a workgroup, its contents undefined at first.
 thread_id(): the number of this lane in its workgroup, i32.
@@ -136,6 +151,20 @@ value, expected, desired : numbers
 Returns
 -------
 The old value of the element.
+"""
+_VECTOR = """
+Works inside kernels and device functions (rules VEC-*).
+
+Parameters
+----------
+v, w, n : vectors
+m : matrix
+mask : vector or matrix of integers, such as a comparison gives
+a, b : vectors, matrices or numbers
+
+Returns
+-------
+A vector, a matrix or a number of the type in which the arguments meet.
 """
 _LOCAL = """
 Parameters
@@ -201,6 +230,8 @@ def _public() -> dict[str, Intrinsic]:
         operation = name.removeprefix("atomic_")
         if name in BUILTINS:
             form, details = "builtin", _SCALAR
+        elif name in VECTOR_OPS:
+            form, details = "vector", _VECTOR
         elif operation in ATOMICS and operation != name:
             form, details = "atomic", _ATOMIC
         elif name.startswith("block_"):
@@ -214,12 +245,7 @@ def _public() -> dict[str, Intrinsic]:
 PUBLIC: dict[str, Intrinsic] = _public()
 """The markers that `tack` exports, by name."""
 
-LATER = frozenset(
-    (
-        "vec mat vec2 vec3 vec4 mat2 mat3 mat4 dot cross length distance normalize reflect outer transpose trace "
-        "determinant inverse identity any all select texture3d data_oriented checked"
-    ).split()
-)
+LATER = frozenset(("checked").split())
 """Names of `tack` that come with later versions."""
 
 _NUMPY_SPELLINGS = (
@@ -249,6 +275,8 @@ def _meanings() -> dict[int, tuple[Any, Meaning]]:
     add(np, "power", Meaning("pow", "pow"))
     for name in ("int", "float", "bool", "len", "range", "print"):
         add(builtins, name, Meaning(name, name))
+    for name in ("any", "all"):
+        add(builtins, name, Meaning("vector", name))
     for pair in _ANGLES.split():
         spelling, name = pair.split(":")
         for namespace in (math, np):

@@ -424,7 +424,7 @@ class IRKernel(IRFunction):
 
 
 @functools.cache
-def _child_fields(cls: type[Any]) -> tuple[str, ...]:
+def child_fields(cls: type[Any]) -> tuple[str, ...]:
     """The fields of a class that may hold nodes, by the text of their annotations: compiling walks trees a lot."""
     return tuple(f.name for f in fields(cls) if "IR" in str(f.type))
 
@@ -432,7 +432,7 @@ def _child_fields(cls: type[Any]) -> tuple[str, ...]:
 def children(node: IRNode | IRRange) -> Iterator[Any]:
     """The IR nodes directly inside `node`, in evaluation order of the fields."""
     cls: Any = type(node)  # mypy finds no hash on a dataclass without eq
-    for name in _child_fields(cls):
+    for name in child_fields(cls):
         value = getattr(node, name)
         if isinstance(value, (IRNode, IRRange)):
             yield value

@@ -49,6 +49,7 @@ from tack.lang.ir import (
     IRWhile,
     IRWorkgroup,
 )
+from tack.lang.ir_vector import IRComponent, IRComponentAssign, IRComponentStore, IRVector, IRVectorOp
 from tack.lang.types import DType
 
 
@@ -124,6 +125,11 @@ def _simple(node: IRStmt) -> str:
             return f"{node.name}{'' if kind is None else ': ' + kind.name} = {expr_text(node.value)}"
         case IRUnpack():
             return f"{', '.join(node.names)} = {expr_text(node.call)}"
+        case IRComponentStore():
+            component = _list(node.component)
+            return f"{node.array}[{_list(node.index)}][{component}] = {expr_text(node.value)}"
+        case IRComponentAssign():
+            return f"{node.name}[{_list(node.index)}] = {expr_text(node.value)}"
         case IRStore():
             return f"{node.array}[{_list(node.index)}] = {expr_text(node.value)}"
         case IRExprStmt():
@@ -172,6 +178,12 @@ def _expr(node: IRExpr) -> str:
             return f"{node.array}.{node.attr}" + (f"[{node.axis}]" if node.attr == "shape" else "")
         case IRLoad():
             return f"{node.array}[{_list(node.index)}]"
+        case IRVector():
+            return f"{'' if node.target is None else node.target.name}[{_list(node.items)}]"
+        case IRComponent():
+            return f"{expr_text(node.base)}[{_list(node.index)}]"
+        case IRVectorOp():
+            return f"{node.name}({_list(node.args)})"
         case IRUnary():
             return f"({node.op}{expr_text(node.operand)})"
         case IRBinOp() | IRCompare():

@@ -38,8 +38,25 @@ from tack.lang.ir import (
     IRUnary,
     IRVar,
 )
-from tack.lang.ir_type_statements import StatementTyper, UntypedRead
-from tack.lang.types import ArrayType, DType, ValueType, f32, f64, i32, i64, integer_type_for_value, u64
+from tack.lang.ir_type_statements import UntypedRead
+from tack.lang.ir_type_vectors import VectorTyper, describe
+from tack.lang.ir_vector import IRComponent, IRVector, IRVectorOp
+from tack.lang.scalarise import scalarise
+from tack.lang.types import (
+    ArrayType,
+    DType,
+    ValueType,
+    element_of,
+    f32,
+    f64,
+    i32,
+    i64,
+    integer_type_for_value,
+    number_type,
+    shape_of,
+    shaped,
+    u64,
+)
 from tack.lang.weak_literals import both_marks, convert
 
 _MAX_JOIN_ROUNDS = 1000  # a backstop: each round but the last widens a local, and a type widens a few times at most
@@ -83,11 +100,12 @@ def annotate_types(ir: IRKernel, param_types: Sequence[ValueType]) -> IRKernel:
         group=ir.group,
     )
     kernel.functions = instances.reachable(kernel)
+    kernel = scalarise(kernel)
     check_constants(kernel)
     return kernel
 
 
-class Annotator(StatementTyper):
+class Annotator(VectorTyper):
     """Types one function: a kernel, or a device function for one signature."""
 
     # ---------------------------------------------------------------------------------------------------- dispatch
@@ -106,10 +124,10 @@ class Annotator(StatementTyper):
             case IRCompare():
                 return self._compare(expr)
             case IRBoolOp():
-                values = [self._annotate_expr(value) for value in expr.values]
+                values = [self._condition(value) for value in expr.values]
                 return IRBoolOp(loc=expr.loc, op=expr.op, values=values, dtype=i32)
             case IRNot():
-                return IRNot(loc=expr.loc, operand=self._annotate_expr(expr.operand), dtype=i32)
+                return IRNot(loc=expr.loc, operand=self._condition(expr.operand), dtype=i32)
             case IRSelect():
                 return self._select(expr)
             case IRBind():
@@ -119,10 +137,13 @@ class Annotator(StatementTyper):
             case IRBuiltin():
                 return self._builtin(expr)
             case IRLoad():
-                array = self._array(expr.array, expr.loc)
-                return IRLoad(
-                    loc=expr.loc, array=expr.array, index=self._index(expr.index, array, expr), dtype=array.dtype
-                )
+                return self._load(expr)
+            case IRVector():
+                return self._vector(expr)
+            case IRComponent():
+                return self._component(expr)
+            case IRVectorOp():
+                return self._vector_op(expr)
             case IRArrayAttr():
                 return self._array_attr(expr)
             case IRAtomic():
@@ -191,7 +212,8 @@ class Annotator(StatementTyper):
 
     def _unary(self, expr: IRUnary) -> IRExpr:
         operand = self._annotate_expr(expr.operand)
-        dtype = _dtype(operand)
+        dtype = operand.dtype
+        assert dtype is not None
         if ops.UNARY[expr.op].rule is ops.Rule.BITWISE:
             self._need_integers(f"`{expr.op}`", [operand], expr.loc)
             return IRUnary(loc=expr.loc, op=expr.op, operand=operand, dtype=dtype)
@@ -213,7 +235,9 @@ class Annotator(StatementTyper):
             operands, dtype = [self._adopt(left, f32), self._adopt(right, f32)], f32
         else:
             operands, dtype = self._meet_at([left, right], f"`{expr.op}`", expr.loc)
-        result = IRBinOp(loc=expr.loc, op=expr.op, left=operands[0], right=operands[1], dtype=dtype)
+        shape = self._common_shape([left, right], f"`{expr.op}`", expr.loc)
+        left_operand, right_operand = operands
+        result = IRBinOp(loc=expr.loc, op=expr.op, left=left_operand, right=right_operand, dtype=shaped(dtype, shape))
         if expr.op in _LITERAL_OPERATORS:
             result._literal, result._weak = both_marks([left, right], dtype)
         return result
@@ -232,12 +256,15 @@ class Annotator(StatementTyper):
     def _compare(self, expr: IRCompare) -> IRExpr:
         operands = [self._annotate_expr(expr.left), self._annotate_expr(expr.right)]
         (left, right), meet = self._meet_at(operands, f"`{expr.op}`", expr.loc)
-        return IRCompare(loc=expr.loc, op=expr.op, left=left, right=right, dtype=i32, _operand_type=meet)
+        dtype = shaped(i32, self._common_shape(operands, f"`{expr.op}`", expr.loc))
+        return IRCompare(loc=expr.loc, op=expr.op, left=left, right=right, dtype=dtype, _operand_type=meet)
 
     def _select(self, expr: IRSelect) -> IRExpr:
-        cond = self._annotate_expr(expr.cond)
+        cond = self._condition(expr.cond)
         arms = self._arms(expr)
-        (then, other), dtype = self._meet_at(arms, "the arms of this conditional expression", expr.loc)
+        what = "the arms of this conditional expression"
+        (then, other), number = self._meet_at(arms, what, expr.loc)
+        dtype = shaped(number, self._same_shape(arms, what, expr.loc))
         literal, weak = both_marks(arms, dtype)
         return IRSelect(loc=expr.loc, cond=cond, then=then, other=other, dtype=dtype, _literal=literal, _weak=weak)
 
@@ -255,11 +282,15 @@ class Annotator(StatementTyper):
 
     def _cast(self, expr: IRCast) -> IRExpr:
         operand = self._annotate_expr(expr.operand)
-        target = expr.target
+        return self._cast_to(expr.target, expr.operand, operand, expr.loc, explicit=expr.explicit)
+
+    def _cast_to(self, number: DType, untyped: IRExpr, operand: IRExpr, loc: Loc, *, explicit: bool) -> IRExpr:
+        """A cast of the numbers of `operand`, which is `untyped` typed."""
         if operand._weak:
             # Rule LIT-12: a literal directly inside adapts, to a floating type or to an exact integer.
-            operand = self._retype(operand, target) if target.is_float else self._whole(expr.operand, target) or operand
-        return IRCast(loc=expr.loc, target=target, operand=operand, explicit=expr.explicit, dtype=target)
+            operand = self._retype(operand, number) if number.is_float else self._whole(untyped, number) or operand
+        target = shaped(number, shape_of(operand.dtype))
+        return IRCast(loc=loc, target=target, operand=operand, explicit=explicit, dtype=target)
 
     def _whole(self, expr: IRExpr, target: DType) -> IRConst | None:
         """A float literal truncated from its exact value, if that is an integer of type `target`."""
@@ -315,9 +346,10 @@ class Annotator(StatementTyper):
         elif row.rule in (ops.Rule.SAME, ops.Rule.EXTREMUM):
             typed, operand_type = self._meet_at(args, what, expr.loc)
         else:
-            operand_type = f64 if any(arg.dtype is f64 for arg in args) else f32
+            operand_type = f64 if any(_dtype(arg) is f64 for arg in args) else f32
             typed = [self._adopt(arg, operand_type) for arg in args]
-        dtype = i32 if row.rule in (ops.Rule.BITS, ops.Rule.PREDICATE) else operand_type
+        number = i32 if row.rule in (ops.Rule.BITS, ops.Rule.PREDICATE) else operand_type
+        dtype = shaped(number, self._common_shape(args, what, expr.loc))
         literal, weak = both_marks(args, dtype)
         return IRBuiltin(
             loc=expr.loc,
@@ -345,6 +377,14 @@ class Annotator(StatementTyper):
             f"use `{shown}` without an index or attribute, or pass an array for it",
         )
 
+    def _load(self, expr: IRLoad) -> IRExpr:
+        if expr.array not in self.arrays and shape_of(self.types.get(expr.array)):
+            base = IRVar(loc=expr.loc, name=expr.array)
+            return self._component(IRComponent(loc=expr.loc, base=base, index=expr.index))
+        array = self._array(expr.array, expr.loc)
+        index = self._index(expr.index, array, expr)
+        return IRLoad(loc=expr.loc, array=expr.array, index=index, dtype=element_of(array))
+
     def _index(self, index: list[IRExpr], array: ArrayType, node: IRLoad | IRStore | IRAtomic) -> list[IRExpr]:
         """The index of an element, each part an i64 (rule MEM-2)."""
         if len(index) not in (array.ndim, 1):
@@ -356,6 +396,8 @@ class Annotator(StatementTyper):
     def _integer(self, expr: IRExpr, what: str, dtype: DType) -> IRExpr:
         """`expr` as an integer of type `dtype`; a float is refused."""
         typed = self._annotate_expr(expr)
+        if shape_of(typed.dtype):
+            self._fail(TypeError, f"{what} is an integer, and this is {describe(typed)}", expr.loc)
         if _dtype(typed).is_float:
             self._fail(
                 TypeError,
@@ -390,8 +432,9 @@ class Annotator(StatementTyper):
                 TypeError, f"atomic_{expr.op}() takes integer arrays, and `{shown}` is {array.dtype.name}", expr.loc
             )
         index = self._index(expr.index, array, expr)
-        args = [self._adopt(self._annotate_expr(arg), array.dtype) for arg in expr.args]
-        return IRAtomic(loc=expr.loc, op=expr.op, array=expr.array, index=index, args=args, dtype=array.dtype)
+        element = element_of(array)
+        args = [self._as_element(self._annotate_expr(arg), element, shown) for arg in expr.args]
+        return IRAtomic(loc=expr.loc, op=expr.op, array=expr.array, index=index, args=args, dtype=element)
 
     def _block_reduce(self, expr: IRBlockReduce) -> IRBlockReduce:
         """Rule GRP-8: f32 only."""
@@ -405,8 +448,9 @@ class Annotator(StatementTyper):
 
 
 def _dtype(expr: IRExpr) -> DType:
+    """The type of an expression, or of the numbers of a vector or matrix: operators are typed by that."""
     assert expr.dtype is not None, f"{expr.loc}: untyped operand {type(expr).__name__}"
-    return expr.dtype
+    return number_type(expr.dtype)
 
 
 def _cast_to_write(operands: list[IRExpr]) -> str:

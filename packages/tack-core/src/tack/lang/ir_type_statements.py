@@ -34,6 +34,7 @@ from tack.lang.ir import (
     IRFor,
     IRFunction,
     IRIf,
+    IRKernel,
     IRLoad,
     IRLocalArray,
     IRParallelFor,
@@ -50,8 +51,9 @@ from tack.lang.ir import (
     Symbol,
     walk,
 )
+from tack.lang.ir_vector import IRComponentAssign, IRComponentStore
 from tack.lang.type_inference import integer_type_for_values, join_types, promote_types
-from tack.lang.types import ArrayType, DType, ValueType, f32, f64, i64
+from tack.lang.types import ArrayType, DType, ValueType, element_of, f32, f64, i64, number_type, shape_of, shaped
 from tack.lang.weak_literals import WeakLiterals, version_name
 
 
@@ -123,7 +125,9 @@ class StatementTyper(WeakLiterals):
                 case IRUnpack():
                     self.assigned.update(node.names)
                 case IRLocalArray():
-                    self.arrays[node.name] = ArrayType(node.element, len(node.shape), node.space, node.shape)
+                    self.arrays[node.name] = ArrayType(
+                        number_type(node.element), len(node.shape), node.space, node.shape, shape_of(node.element)
+                    )
                 case IRFor():
                     self._fix(node.var, i64)
                 case IRParallelFor():
@@ -205,7 +209,9 @@ class StatementTyper(WeakLiterals):
         given.append(_Given(value.loc, value.dtype, value._literal, value._weak))
         known = self.types.get(name)
         try:
-            joined = join_types([g.dtype for g in given] + ([known] if known is not None else []))
+            types = [g.dtype for g in given] + ([known] if known is not None else [])
+            shape = _one_shape(types)
+            joined = shaped(join_types(map(number_type, types)), shape)
         except TypeError:
             self._fail_join(name, given)
         if joined is not known:
@@ -219,6 +225,8 @@ class StatementTyper(WeakLiterals):
         what = "a result" if is_result(name) else f"`{self.source_name(name)}`"
         other = next((g for g in given[:-1] if _is_impossible(g.dtype, new.dtype)), None)
         known = f"{other.dtype.name} at {other.loc}" if other else f"{self.types[name].name} elsewhere"
+        if shape_of(new.dtype) != shape_of(other.dtype if other else self.types[name]):
+            self._fail(TypeError, f"{what} is {new.dtype.name} here and {known}", new.loc, "a name keeps its shape")
         self._fail(
             TypeError,
             f"{what} is {new.dtype.name} here and {known}; no integer type holds both",
@@ -242,6 +250,10 @@ class StatementTyper(WeakLiterals):
         match node:
             case IRAssign():
                 return self._assign(node)
+            case IRComponentAssign():
+                return [self._component_assign(node)]
+            case IRComponentStore():
+                return [self._component_store(node)]
             case IRStore():
                 return [self._store(node)]
             case IRIf() | IRWhile() | IRFor() | IRParallelFor():
@@ -256,7 +268,7 @@ class StatementTyper(WeakLiterals):
                 parts = [part if isinstance(part, str) else self._annotate_expr(part) for part in node.parts]
                 return [IRPrint(loc=node.loc, parts=parts)]
             case IRAssert():
-                return [IRAssert(loc=node.loc, cond=self._annotate_expr(node.cond), message=node.message)]
+                return [IRAssert(loc=node.loc, cond=self._condition(node.cond), message=node.message)]
             case IRLocalArray():
                 return [replace(node)]
             case IRBreak() | IRContinue() | IRBarrier():
@@ -268,13 +280,14 @@ class StatementTyper(WeakLiterals):
         if name in self.arrays:
             self._fail(
                 TypeError,
-                f"`{self.source_name(name)}` is an array, so it cannot be assigned",
+                f"`{self.source_name(name)}` is an array here, and cannot be assigned",
                 node.loc,
                 "store to its elements, or use another name",
             )
-        value = self._annotate_expr(node.value)
+        value = self._settle(self._annotate_expr(node.value))
         if name in self.fixed:
             dtype = self.fixed[name]
+            self._need_type(value, dtype, f"`{self.source_name(name)}`")
         elif self.assigned[name] == 1 and value._literal and not has_effects(node.value):
             return self._assign_literal(node, value)
         else:
@@ -299,9 +312,11 @@ class StatementTyper(WeakLiterals):
             typed.append(_assignment(node, version_name(name, f64), wide))
         return typed
 
-    def _store(self, node: IRStore) -> IRStore:
+    def _store(self, node: IRStore) -> IRStmt:
+        if node.array not in self.arrays and shape_of(self.types.get(node.array)):
+            return self._component_assign(node)
         array = self._array(node.array, node.loc)
-        value = self._adopt(self._annotate_expr(node.value), array.dtype)
+        value = self._as_element(self._annotate_expr(node.value), element_of(array), self.source_name(node.array))
         return IRStore(loc=node.loc, array=node.array, index=self._index(node.index, array, node), value=value)
 
     def _compound(self, node: IRIf | IRWhile | IRFor | IRParallelFor) -> IRStmt:
@@ -314,7 +329,7 @@ class StatementTyper(WeakLiterals):
             if isinstance(node, IRFor):
                 head = [self._integer(e, "a bound of range()", i64) for e in (node.start, node.stop, node.step)]
             else:
-                head = [self._annotate_expr(node.cond)]
+                head = [self._condition(node.cond)]
         except (UntypedRead, TypeError, ValueError, NameError) as error:
             self.problem = self.problem or error
         if isinstance(node, IRIf):
@@ -409,7 +424,9 @@ class StatementTyper(WeakLiterals):
     def _argument(self, arg: IRExpr) -> IRExpr:
         if isinstance(arg, (IRVar, IRArrayRef)) and arg.name in self.arrays:
             return IRArrayRef(loc=arg.loc, name=arg.name, array_type=self.arrays[arg.name])
-        return self._annotate_expr(IRVar(loc=arg.loc, name=arg.name) if isinstance(arg, IRArrayRef) else arg)
+        return self._settle(
+            self._annotate_expr(IRVar(loc=arg.loc, name=arg.name) if isinstance(arg, IRArrayRef) else arg)
+        )
 
     def _signature(self, param: IRParam, arg: IRExpr, assigned: bool, all_literal: bool) -> Argument:
         if isinstance(arg, IRArrayRef):
@@ -421,6 +438,7 @@ class StatementTyper(WeakLiterals):
             return Argument(arg.array_type)
         assert arg.dtype is not None
         if param.annotation is not None:
+            self._need_type(arg, param.annotation, f"parameter `{param.name}`")
             return Argument(param.annotation)
         if assigned:
             # A parameter that is assigned is a local that more than one literal may reach (rule LIT-9).
@@ -428,7 +446,9 @@ class StatementTyper(WeakLiterals):
         return Argument(arg.dtype, arg._literal and (arg._weak or all_literal), arg._weak)
 
     def _return(self, node: IRReturn) -> IRReturn:
-        values = [self._annotate_expr(value) for value in node.values]
+        values = [self._settle(self._annotate_expr(value)) for value in node.values]
+        if isinstance(self.ir, IRKernel) and shape_of(values[0].dtype):
+            self._fail(TypeError, "a kernel returns one number", node.loc, "store the vector in an array")
         typed = [self._adopt(value, self.contribute(result_name(k), value)) for k, value in enumerate(values)]
         return IRReturn(loc=node.loc, values=typed)
 
@@ -489,6 +509,24 @@ class StatementTyper(WeakLiterals):
     def _annotate_expr(self, expr: IRExpr) -> IRExpr: ...
 
     @abstractmethod
+    def _condition(self, expr: IRExpr) -> IRExpr: ...
+
+    @abstractmethod
+    def _settle(self, value: IRExpr) -> IRExpr: ...
+
+    @abstractmethod
+    def _component_assign(self, node: IRComponentAssign | IRStore) -> IRStmt: ...
+
+    @abstractmethod
+    def _component_store(self, node: IRComponentStore) -> IRStmt: ...
+
+    @abstractmethod
+    def _as_element(self, value: IRExpr, element: DType, array: str) -> IRExpr: ...
+
+    @abstractmethod
+    def _need_type(self, value: IRExpr, dtype: DType, what: str) -> None: ...
+
+    @abstractmethod
     def _array(self, name: str, loc: Loc) -> ArrayType: ...
 
     @abstractmethod
@@ -532,9 +570,19 @@ def is_result(name: str) -> bool:
     return name.startswith("return ")
 
 
+def _one_shape(types: Sequence[DType]) -> tuple[int, ...]:
+    """The shape that all the types have; TypeError if there are several."""
+    shapes = {shape_of(dtype) for dtype in types}
+    if len(shapes) > 1:
+        raise TypeError(f"{len(shapes)} shapes")
+    return shapes.pop()
+
+
 def _is_impossible(a: DType, b: DType) -> bool:
+    if shape_of(a) != shape_of(b):
+        return True
     try:
-        promote_types(a, b)
+        promote_types(number_type(a), number_type(b))
     except TypeError:
         return True
     return False

@@ -45,6 +45,7 @@ from tack.lang.ir import (
     children,
     walk,
 )
+from tack.lang.ir_vector import IRComponentAssign, IRVectorOp
 from tack.lang.ir_verify_types import require, verify_function_types
 from tack.lang.types import DType
 
@@ -211,6 +212,8 @@ class _Structure:
                 least, most = ops.BUILTINS[node.name].arity
                 count = len(node.args)
                 require(least <= count and (most is None or count <= most), node, f"{count} arguments of {node.name}")
+            case IRVectorOp():
+                require(node.name == "matmul" or node.name in ops.VECTOR_OPS, node, f"operation {node.name}")
             case IRAtomic():
                 require(node.op in ops.ATOMICS, node, f"operation {node.op}")
                 require(len(node.args) == (2 if node.op == "cas" else 1), node, f"{len(node.args)} values")
@@ -222,7 +225,7 @@ class _Structure:
         match node:
             case IRVar():
                 self.known(node.name, (*_SCALAR_KINDS, "array"), node)
-            case IRAssign() | IRBind():
+            case IRAssign() | IRBind() | IRComponentAssign():
                 self.scalars([node.name], node)
             case IRFor():
                 self.scalars([node.var], node)
@@ -231,6 +234,7 @@ class _Structure:
             case IRLoad() | IRStore() | IRAtomic() | IRArrayAttr():
                 self.known(node.array, _ARRAY_KINDS, node)
                 require(len(getattr(node, "index", [0])) > 0, node, "no index")
+                require(len(getattr(node, "component", [0])) > 0, node, "no component")
             case IRArrayRef():
                 self.known(node.name, _ARRAY_KINDS, node)
             case IRLocalArray():

@@ -96,4 +96,11 @@ BUILTINS = _table(
 )
 """Builtins by the one name that the IR uses. `pow(a, b)` lowers to the operator ``**``."""
 
+VECTOR_OPS: dict[str, tuple[int, int]] = {
+    **dict.fromkeys("length normalize transpose trace determinant inverse identity any all".split(), (1, 1)),
+    **dict.fromkeys("dot cross distance reflect outer".split(), (2, 2)),
+    "select": (3, 3),
+}
+"""Operations on whole vectors and matrices: least and most arguments. `vector_algebra` makes scalars of them."""
+
 ATOMICS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange", "cas")

@@ -9,7 +9,6 @@ from typing import NoReturn
 from tack.lang.diagnostics import Loc, UnsupportedSyntaxError, fail
 from tack.lang.source import FunctionSource
 
-_LATER = "vectors, matrices and list values are not in this version; use scalars and arrays"
 _COMPREHENSION = "write a `for ... in range(...)` loop"
 
 _REJECTED_STATEMENTS: dict[str, tuple[str, str]] = {
@@ -45,7 +44,6 @@ _REJECTED_EXPRESSIONS: dict[str, tuple[str, str]] = {
     "FormattedValue": ("an f-string outside `print`", "f-strings work only as arguments of print(...)"),
     "Dict": ("a dict", "use arrays, or a tuple of numbers outside of the kernel"),
     "Set": ("a set", "use arrays, or a tuple of numbers outside of the kernel"),
-    "List": ("a list", _LATER),
     "Slice": ("a slice", "index single elements in a `for ... in range(...)` loop"),
     "NamedExpr": ("`:=`", "assign in a statement of its own"),
     "Starred": ("a starred expression", "write every argument and target out"),
@@ -119,7 +117,6 @@ class _Validator:
             case ast.AnnAssign():
                 self.annotated(node)
             case ast.AugAssign():
-                self.operator(node, node.op)
                 self.target(node.target)
                 self.value(node.value)
             case ast.If():
@@ -188,17 +185,11 @@ class _Validator:
         match node:
             case ast.Name():
                 pass
-            case ast.Subscript():
+            case ast.Subscript() | ast.Attribute():
                 self.value(node)
             case ast.Tuple() if not inner:
                 for item in node.elts:
                     self.target(item, inner=True)
-            case ast.Attribute():
-                self.reject(
-                    node,
-                    "an assignment to an attribute",
-                    "components are not in this version; assign names and array elements",
-                )
             case ast.Starred():
                 self.reject(node, *_REJECTED_EXPRESSIONS["Starred"])
             case _:
@@ -226,9 +217,7 @@ class _Validator:
             case ast.Constant():
                 self.constant(node)
             case ast.BinOp():
-                self.value(node.left)
-                self.operator(node, node.op)
-                self.value(node.right)
+                self.values((node.left, node.right))
             case ast.UnaryOp():
                 self.value(node.operand)
             case ast.BoolOp():
@@ -239,6 +228,8 @@ class _Validator:
                 self.values((node.test, node.body, node.orelse))
             case ast.Attribute():
                 self.value(node.value)
+            case ast.List():
+                self.values(node.elts)
             case ast.Subscript():
                 self.value(node.value)
                 self.value(node.slice, tuples=True)
@@ -246,10 +237,6 @@ class _Validator:
                 self.call(node)
             case _:
                 self.reject(node, f"`{kind}`", "see the language contract for the expressions that there are")
-
-    def operator(self, node: ast.AST, op: ast.operator) -> None:
-        if isinstance(op, ast.MatMult):
-            self.reject(node, "`@`", "vectors and matrices are not in this version; write the sum of products out")
 
     def constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, (bool, int, float)):

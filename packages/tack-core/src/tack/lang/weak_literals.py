@@ -14,8 +14,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from tack.lang.ir import IRBinOp, IRBuiltin, IRCall, IRCast, IRConst, IRExpr, IRSelect, IRUnary, IRVar
+from tack.lang.ir_vector import IRVector, IRVectorOp
 from tack.lang.type_inference import join_types
-from tack.lang.types import DType, f32
+from tack.lang.types import DType, f32, number_type, shape_of, shaped
 
 
 def version_name(name: str, dtype: DType) -> str:
@@ -24,7 +25,11 @@ def version_name(name: str, dtype: DType) -> str:
 
 
 def convert(expr: IRExpr, dtype: DType) -> IRExpr:
-    """`expr` at `dtype`: itself, an integer constant of that type if it fits, or an implicit cast."""
+    """`expr` at `dtype`: itself, an integer constant of that type if it fits, or an implicit cast.
+
+    A vector or matrix keeps its shape: `dtype` is the type of its numbers.
+    """
+    dtype = shaped(number_type(dtype), shape_of(expr.dtype))
     if expr.dtype is dtype:
         return expr
     if (
@@ -45,20 +50,24 @@ class WeakLiterals(ABC):
 
         The promotion needs no case for weak operands: until they meet something they are f32, the least floating type.
         """
-        dtype = join_types(_dtype(operand) for operand in operands)
+        dtype = join_types(number_type(_dtype(operand)) for operand in operands)
         return [self._adopt(operand, dtype) for operand in operands], dtype
 
     def _adopt(self, expr: IRExpr, dtype: DType) -> IRExpr:
-        """`expr` as a value of `dtype`: a weak expression that meets a floating type takes it, another converts."""
+        """`expr` as a value of `dtype`: a weak expression that meets a floating type takes it, another converts.
+
+        Of vectors and matrices this is about their numbers.
+        """
+        dtype = number_type(dtype)
         if expr._weak and dtype.is_float:
             return self._retype(expr, dtype)
         return convert(expr, dtype)
 
     def _retype(self, expr: IRExpr, dtype: DType) -> IRExpr:
         """Give a weak expression the floating type `dtype`, in place and throughout."""
-        if expr.dtype is dtype:
+        if number_type(_dtype(expr)) is dtype:
             return expr
-        expr.dtype = dtype
+        expr.dtype = shaped(dtype, shape_of(expr.dtype))
         match expr:
             case IRConst():
                 pass
@@ -74,6 +83,10 @@ class WeakLiterals(ABC):
             case IRSelect():
                 expr.then = self._retype_part(expr.then, dtype)
                 expr.other = self._retype_part(expr.other, dtype)
+            case IRVector():
+                expr.items = [self._retype_part(item, dtype) for item in expr.items]
+            case IRVectorOp():  # select, or identity, which has no arguments
+                expr.args[1:] = [self._retype_part(arg, dtype) for arg in expr.args[1:]]
             case IRBuiltin():
                 expr._operand_type = dtype
                 expr.args = [self._retype_part(arg, dtype) for arg in expr.args]
