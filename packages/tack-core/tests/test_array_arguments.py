@@ -126,7 +126,7 @@ def test_a_readonly_array_can_be_read_but_not_stored_to(device):
         (lambda: np.zeros(3, np.longdouble), TypeError, ".astype(np.float64)"),
         (lambda: np.ma.MaskedArray(np.zeros(3, np.float32), [0, 1, 0]), TypeError, "a.filled(value)"),
         (lambda: np.zeros(3, np.float32).view(np.ma.MaskedArray), TypeError, "a.filled(value)"),
-        (lambda: np.timedelta64(3), TypeError, "an int, a float"),
+        (lambda: np.timedelta64(3, "s"), TypeError, "an int, a float"),
         (lambda: [1.0, 2.0], TypeError, "NumPy array"),
         (lambda: "text", TypeError, "NumPy array"),
         (lambda: None, TypeError, "NumPy array"),

@@ -50,7 +50,7 @@ def test_a_table_of_integers_that_no_type_holds(device, table):
         storing("out", "TABLE[i]", TABLE=table)(np.zeros(2))
 
 
-@pytest.mark.parametrize("value", [np.timedelta64(3), np.timedelta64(3, "s"), np.datetime64("2020-01-01")])
+@pytest.mark.parametrize("value", [np.timedelta64(3, "D"), np.timedelta64(3, "s"), np.datetime64("2020-01-01")])
 def test_times_are_no_numbers(device, value):
     """CAP-9, PAR-7: NumPy makes its time difference an integer type; it is no number all the same."""
     out = np.zeros(1)
