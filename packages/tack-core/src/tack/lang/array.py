@@ -43,6 +43,7 @@ class ArrayDevice(Protocol):
     def number(self) -> int: ...
     @property
     def backend(self) -> ArrayMemory: ...
+    def supports_dtype(self, dtype: DType) -> bool: ...
     def empty_reduction(self, op: str) -> float: ...
     def reduce_numpy(self, array: HostArray, op: str) -> float: ...
     def exact_sum(self, array: HostArray) -> float: ...
@@ -387,9 +388,13 @@ def new_array(shape: tuple[int, ...], dtype: DType, device: ArrayDevice) -> Arra
 
     Raises
     ------
+    TypeError
+        If the device has no such dtype: not all have f64.
     ValueError
         If it would have 2**63 bytes or more.
     """
+    if not device.supports_dtype(number_type(dtype)):
+        raise TypeError(f"device {device.name} has no {number_type(dtype).name}: use tack.f32, or another device")
     nbytes = math.prod(shape) * dtype.itemsize
     if nbytes >= 1 << 63:
         raise ValueError(f"an array of shape {shape} and dtype {dtype.name} is too large: {nbytes} bytes")

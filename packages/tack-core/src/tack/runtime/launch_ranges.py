@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from tack.codegen.launch_plan import Bound, RangePlan
 from tack.lang.types import i64
 
+Scalars = Sequence[int | float]
+Shapes = Sequence[tuple[int, ...]]
+BoundFunction = Callable[[Scalars, Shapes], int]
+
 
 @dataclass(frozen=True, slots=True)
 class LoopSpace:
@@ -20,48 +24,62 @@ class LoopSpace:
     total: int
 
 
-def loop_space(
-    ranges: Sequence[RangePlan], scalars: Sequence[int | float], shapes: Sequence[tuple[int, ...]]
-) -> LoopSpace:
-    """Evaluate the ranges of a loop.
+def compile_space(ranges: Sequence[RangePlan]) -> Callable[[Scalars, Shapes], LoopSpace]:
+    """A function that evaluates the ranges of a loop, made once for all launches of a kernel.
 
     Parameters
     ----------
     ranges
         Of a `KernelPlan`.
-    scalars, shapes
-        By position of the kernel's parameters; what is at the place of a parameter of the other kind is not read.
 
-    Raises
-    ------
-    OverflowError
-        If a value on the way, or the number of iterations, does not fit i64 (`STATUS_BOUNDS_OVERFLOW`).
-    ZeroDivisionError
-        If a bound divides by zero (`STATUS_BOUNDS_ZERO_DIVISION`).
+    Returns
+    -------
+    callable
+        It takes scalars and shapes, both by position of the kernel's parameters; what is at the place of a parameter of
+        the other kind is not read. It raises `OverflowError` if a value on the way, or the number of iterations, does
+        not fit i64 (`STATUS_BOUNDS_OVERFLOW`), and `ZeroDivisionError` if a bound divides by zero
+        (`STATUS_BOUNDS_ZERO_DIVISION`).
     """
-    starts, steps, trips = [], [], []
-    for r in ranges:
-        start, stop, step = (evaluate_bound(b, scalars, shapes) for b in (r.start, r.stop, r.step))
-        starts.append(start)
-        steps.append(step)
-        trips.append(-((start - stop) // step) if step > 0 and start < stop else 0)
-    total = math.prod(trips)
-    return LoopSpace(tuple(starts), tuple(steps), tuple(trips), _fit(total))
+    bounds = [tuple(compile_bound(b) for b in (r.start, r.stop, r.step)) for r in ranges]
+
+    def space(scalars: Scalars, shapes: Shapes) -> LoopSpace:
+        starts, steps, trips = [], [], []
+        for functions in bounds:
+            start, stop, step = (function(scalars, shapes) for function in functions)
+            starts.append(start)
+            steps.append(step)
+            trips.append(-((start - stop) // step) if step > 0 and start < stop else 0)
+        total = math.prod(trips)
+        return LoopSpace(tuple(starts), tuple(steps), tuple(trips), _fit(total))
+
+    return space
 
 
-def evaluate_bound(bound: Bound, scalars: Sequence[int | float], shapes: Sequence[tuple[int, ...]]) -> int:
-    """The value of one bound; raises as `loop_space` does."""
+def compile_bound(bound: Bound) -> BoundFunction:
+    """A function that evaluates one bound; it takes and raises what the one of `compile_space` does."""
     kind, *parts = bound
+    place = parts[0]
     if kind == "const":
-        return _fit(parts[0])
+        return lambda scalars, shapes: _fit(place)  # a literal outside i64 fails the launch, not the compilation
     if kind == "scalar":
-        return _fit(int(scalars[parts[0]]))
+        return lambda scalars, shapes: _fit(int(scalars[place]))
     if kind == "shape":
-        return shapes[parts[0]][parts[1]]
+        axis = parts[1]
+        return lambda scalars, shapes: shapes[place][axis]
     if kind == "size":
-        return _fit(math.prod(shapes[parts[0]]))
-    values = [evaluate_bound(part, scalars, shapes) for part in parts]
-    return _fit(_OPERATIONS[kind](values))
+        return lambda scalars, shapes: _fit(math.prod(shapes[place]))
+    operation, operands = _OPERATIONS[kind], [compile_bound(part) for part in parts]
+    return lambda scalars, shapes: _fit(operation([operand(scalars, shapes) for operand in operands]))
+
+
+def loop_space(ranges: Sequence[RangePlan], scalars: Scalars, shapes: Shapes) -> LoopSpace:
+    """The ranges of a loop, evaluated once; see `compile_space`."""
+    return compile_space(ranges)(scalars, shapes)
+
+
+def evaluate_bound(bound: Bound, scalars: Scalars, shapes: Shapes) -> int:
+    """The value of one bound; see `compile_bound`."""
+    return compile_bound(bound)(scalars, shapes)
 
 
 _OPERATIONS: dict[str, Callable[[list[int]], int]] = {

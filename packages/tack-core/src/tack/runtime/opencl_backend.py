@@ -1,0 +1,151 @@
+"""The device "opencl": OpenCL C for any OpenCL 1.2 device, through pyopencl.
+
+Launches go to one in-order queue and are asynchronous; whatever reads memory waits for them. See docs/design/opencl.md.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Final
+
+import numpy as np
+import pyopencl as cl
+
+from tack.codegen.opencl_gen import OpenCLCodeGen, OpenCLOptions
+from tack.codegen.reductions import IDENTITY, LANES, array_reduction_source
+from tack.lang.array import Array
+from tack.lang.diagnostics import UnsupportedSyntaxError, fail
+from tack.lang.ir import IRBarrier, IRBlockReduce, IRKernel, IRLocalArray, IRThreadId, IRWorkgroup, walk
+from tack.lang.types import f32
+from tack.runtime.backend import Backend, VariantOptions
+from tack.runtime.opencl_devices import (
+    build_options,
+    capabilities,
+    default_number,
+    has_f64,
+    has_wide_atomics,
+    usable_devices,
+)
+from tack.runtime.opencl_launch import CallArguments, DeviceKernel, OpenCLExecutable, Program, Stream
+from tack.runtime.opencl_memory import DeviceMemory, HostArray
+
+_GROUP: Final = 256  # iterations a workgroup, where the device allows so many
+
+
+class OpenCLBackend(Backend):
+    """One OpenCL device.
+
+    Parameters
+    ----------
+    number
+        Of `usable_devices`.
+
+    Attributes
+    ----------
+    device
+        The device, as pyopencl knows it.
+    options
+        What its programs are built with.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.name = "opencl" if number == default_number() else f"opencl:{number}"
+        self.device = usable_devices()[number]
+        self.capabilities = capabilities(self.device)
+        self.options = build_options(self.device)
+        self._stream = Stream(self.device)
+        self._programs: weakref.WeakValueDictionary[str, Program] = weakref.WeakValueDictionary()
+        self._reductions: dict[str, DeviceKernel] = {}
+        self._group = _largest_group(self.device)
+        self.supports_device_reductions = self._group >= LANES
+
+    # -- memory
+
+    def allocate(self, nbytes: int) -> tuple[int, DeviceMemory]:
+        self._stream.check_process()
+        memory = self._stream.buffers.allocate(nbytes)
+        return memory.address, memory
+
+    def upload(self, address: int, source: HostArray) -> None:
+        self._stream.check_process()
+        self._stream.buffers.upload(address, source)
+
+    def download(self, address: int, target: HostArray) -> None:
+        self._stream.check_process()
+        self._stream.buffers.download(address, target)
+
+    def synchronize(self) -> None:
+        self._stream.check_process()
+        self._stream.queue.finish()
+
+    # -- kernels
+
+    def compile(self, kernel: IRKernel, options: VariantOptions) -> OpenCLExecutable:
+        self._stream.check_process()
+        generator = self._generator(kernel, options)
+        program = self._build(generator.source(), kernel.name)
+        return OpenCLExecutable(self._stream, program, kernel, generator.plan)
+
+    def inspect(self, kernel: IRKernel, options: VariantOptions) -> dict[str, str]:
+        return {"opencl": self._generator(kernel, options).source()}
+
+    def _generator(self, kernel: IRKernel, options: VariantOptions) -> OpenCLCodeGen:
+        _refuse_workgroups(kernel, self.name)
+        return OpenCLCodeGen(kernel, self._generator_options(options.disjoint))
+
+    def _generator_options(self, disjoint: bool = False) -> OpenCLOptions:
+        return OpenCLOptions(
+            disjoint=disjoint,
+            group=self._group,
+            f64=has_f64(self.device),
+            wide_atomics=has_wide_atomics(self.device),
+        )
+
+    def _build(self, source: str, name: str) -> Program:
+        """The program of a text; one that another kernel still uses is shared."""
+        program = self._programs.get(source)
+        if program is None:
+            program = self._programs[source] = Program(self._stream, self.options, source, name)
+        return program
+
+    # -- reductions
+
+    def reduce_array(self, array: Array, op: str) -> float:
+        self._stream.check_process()
+        if array.dtype is not f32:
+            return super().reduce_array(array, op)
+        stream, found = self._stream, np.array([IDENTITY[op]], np.float32)
+        buffer, _ = stream.buffers.find(array._data)
+        call = CallArguments([buffer], [array.shape], [0])
+        with stream.lock:
+            kernel = self._reduction(op)
+            cell = cl.Buffer(stream.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=found)
+            kernel.enqueue(stream, call, None, array.size, cell)
+        cl.enqueue_copy(stream.queue, found, cell, is_blocking=True)
+        return float(found[0])
+
+    def _reduction(self, op: str) -> DeviceKernel:
+        """The kernel of an operation, built at its first use; the caller holds the stream's lock."""
+        if op not in self._reductions:
+            source, plan = array_reduction_source(OpenCLCodeGen, op, self._generator_options())
+            program = self._build(source, f"{op}()")
+            self._reductions[op] = DeviceKernel(program, plan, LANES)
+        return self._reductions[op]
+
+
+def _largest_group(device: cl.Device) -> int:
+    """The number of iterations a workgroup: a power of two."""
+    return min(_GROUP, 1 << device.max_work_group_size.bit_length() - 1)
+
+
+def _refuse_workgroups(kernel: IRKernel, device: str) -> None:
+    for function in (kernel, *kernel.functions.values()):
+        for node in walk(function.body):
+            shared = isinstance(node, IRLocalArray) and node.space == "shared"
+            if shared or isinstance(node, (IRBarrier, IRBlockReduce, IRThreadId, IRWorkgroup)):
+                fail(
+                    UnsupportedSyntaxError,
+                    f"device {device} cannot run kernels that use workgroups",
+                    node.loc,
+                    hint="run this kernel on device cpu",
+                )

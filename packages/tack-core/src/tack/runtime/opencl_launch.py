@@ -1,0 +1,240 @@
+"""Launching the kernels of a `LaunchPlan` on an OpenCL queue: arguments from the block, iterations from the bounds."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyopencl as cl
+
+from tack.codegen import launch_plan as plans
+from tack.codegen.launch_plan import KernelParameter, KernelPlan, LaunchPlan
+from tack.lang.ir import IRKernel
+from tack.lang.types import ArrayType, DType, f32, f64
+from tack.runtime.backend import (
+    BLOCK_WORDS_PER_PARAM,
+    STATUS_BOUNDS_OVERFLOW,
+    STATUS_BOUNDS_ZERO_DIVISION,
+    STATUS_OK,
+)
+from tack.runtime.launch_ranges import LoopSpace, compile_space
+from tack.runtime.opencl_memory import BufferTable
+
+# Devices limit the size of a launch, some to 2**31 threads. Longer loops are launched in pieces of whole groups.
+PIECE: Final = 1 << 30
+_RESULT_BYTES: Final = 8
+
+_pack_word = struct.Struct("<q").pack
+_pack_unsigned = struct.Struct("<Q").pack
+_unpack_double = struct.Struct("<d").unpack
+
+
+class Stream:
+    """What all kernels of a device share.
+
+    OpenCL forbids two threads to set the arguments of one kernel at once, and a call of several loops must not be split
+    by another call: `lock` is held while a call is enqueued.
+    """
+
+    def __init__(self, device: cl.Device) -> None:
+        self.device = device
+        self.context = cl.Context([device])
+        self.queue = cl.CommandQueue(self.context)  # in order: the default
+        self.buffers = BufferTable(self.context, self.queue)
+        self.lock = threading.RLock()
+        self._process = os.getpid()
+
+    def check_process(self) -> None:
+        """Refuse to go on in a forked child, which has none of the runtime's threads and would wait for ever.
+
+        Raises
+        ------
+        RuntimeError
+            In a process that was forked after the device had been used.
+        """
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                f"OpenCL device {self.device.name} was used before this process was forked, and does not work across a "
+                "fork: start processes with multiprocessing's 'spawn', or use the device only after the fork"
+            )
+
+
+class Program:
+    """A built program of a device; the kernels of one text share it.
+
+    Raises
+    ------
+    RuntimeError
+        If the device cannot compile it; the message has the compiler's words and the numbered text.
+    """
+
+    def __init__(self, stream: Stream, options: Sequence[str], source: str, name: str) -> None:
+        # Not `pyopencl.Program`: it adds an include path, the options in an environment variable, which may be unsafe
+        # ones, and a cache on disk.
+        self.built = cl._cl._Program(stream.context, source)
+        try:
+            self.built._build(options=" ".join(options).encode(), devices=[stream.device])
+        except cl.Error as error:
+            log = "\n".join(text for _, text in self.built._get_build_logs() if text)
+            lines = "\n".join(f"{number:5d}  {line}" for number, line in enumerate(source.splitlines(), 1))
+            raise RuntimeError(
+                f"kernel `{name}`: {stream.device.name} cannot compile its OpenCL C, which is an error of Tack or "
+                f"of the driver: {error}\n{log}\n{lines}"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """The arguments of one call by position of the user's parameters: buffers, extents, numbers as they are packed."""
+
+    buffers: Sequence[Any]
+    shapes: Sequence[tuple[int, ...]]
+    scalars: Sequence[int | float]
+
+
+class DeviceKernel:
+    """One generated kernel with its parameters."""
+
+    def __init__(self, program: Program, plan: KernelPlan, group: int) -> None:
+        self.space = compile_space(plan.ranges)
+        self._kernel = cl.Kernel(program.built, plan.name)
+        self._parameters, self._group = plan.parameters, group
+
+    def enqueue(
+        self, stream: Stream, call: CallArguments, space: LoopSpace | None, total: int, result: cl.Buffer | None
+    ) -> None:
+        """Enqueue iterations 0 to `total`; the caller holds the stream's lock."""
+        kernel, group = self._kernel, self._group
+        varying = []
+        for index, parameter in enumerate(self._parameters):
+            if parameter.kind in (plans.FIRST, plans.STOP):
+                varying.append((index, parameter.kind))
+            else:
+                kernel.set_arg(index, _argument(parameter, call, space, result))
+        for first in range(0, total, PIECE):
+            stop = min(first + PIECE, total)
+            for index, kind in varying:
+                kernel.set_arg(index, _pack_word(first if kind == plans.FIRST else stop))
+            threads = -(-(stop - first) // group) * group
+            cl.enqueue_nd_range_kernel(stream.queue, kernel, (threads,), (group,))
+
+
+def _argument(
+    parameter: KernelParameter, call: CallArguments, space: LoopSpace | None, result: cl.Buffer | None
+) -> Any:
+    """The value of a parameter that is the same for all pieces, as `set_arg` takes it."""
+    kind, position, axis = parameter.kind, parameter.position, parameter.axis
+    if kind == plans.ARRAY:
+        return call.buffers[position]
+    if kind == plans.SCALAR:
+        return pack(call.scalars[position], parameter.dtype)
+    if kind == plans.EXTENT:
+        return _pack_word(call.shapes[position][axis])
+    if kind == plans.RESULT:
+        return result
+    assert space is not None
+    if kind == plans.TRIPS:
+        return _pack_unsigned(space.trips[axis])
+    return _pack_word((space.starts if kind == plans.START else space.steps)[axis])
+
+
+def pack(value: int | float, dtype: DType) -> bytes:
+    """A number as the bytes of its type; a float too large for f32 becomes infinite, as by a cast."""
+    if dtype is f32:
+        return bytes(ctypes.c_float(value))
+    if dtype is f64:
+        return bytes(ctypes.c_double(value))
+    return int(value).to_bytes(dtype.itemsize, "little", signed=dtype.is_signed)
+
+
+class OpenCLExecutable:
+    """A compiled kernel. A launch returns when it is enqueued, or, if it has a result, when that is there."""
+
+    address: int | None = None  # there is no native entry: a call goes through Python
+    may_print = False
+
+    def __init__(self, stream: Stream, program: Program, kernel: IRKernel, plan: LaunchPlan) -> None:
+        self._stream, self._program, self._name = stream, program, kernel.name
+        self._types = [param.type for param in kernel.params]
+        self._loops = [DeviceKernel(program, loop, plan.group) for loop in plan.loops]
+        self._result: DeviceKernel | None = None
+        if plan.result is not None:
+            self._result = DeviceKernel(program, plan.result, plan.group)
+            self._result_dtype = kernel.results[0]
+            self._cell = cl.Buffer(stream.context, cl.mem_flags.READ_WRITE, _RESULT_BYTES)
+
+    def launch(self, block: int) -> int:
+        """Enqueue the loops of a call; all bounds are evaluated before any of them runs.
+
+        Raises
+        ------
+        RuntimeError
+            If the device refuses a launch.
+        """
+        self._stream.check_process()
+        call = self._arguments(block)
+        try:
+            spaces = [loop.space(call.scalars, call.shapes) for loop in self._loops]
+        except OverflowError:
+            return STATUS_BOUNDS_OVERFLOW
+        except ZeroDivisionError:
+            return STATUS_BOUNDS_ZERO_DIVISION
+        try:
+            with self._stream.lock:
+                for loop, space in zip(self._loops, spaces, strict=True):
+                    if space.total:
+                        loop.enqueue(self._stream, call, space, space.total, None)
+                if self._result is None:
+                    self._stream.queue.flush()
+                else:
+                    self._compute_result(call, block)
+        except cl.Error as error:
+            device = self._stream.device.name
+            raise RuntimeError(f"kernel `{self._name}` could not run on {device}: {error}") from error
+        return STATUS_OK
+
+    def _compute_result(self, call: CallArguments, block: int) -> None:
+        assert self._result is not None
+        self._result.enqueue(self._stream, call, None, 1, self._cell)
+        found = np.zeros(1, self._result_dtype.numpy)
+        cl.enqueue_copy(self._stream.queue, found, self._cell, is_blocking=True)
+        wide = found.astype("f8" if self._result_dtype.is_float else f"{self._result_dtype.kind}8")
+        word = block + ctypes.sizeof(ctypes.c_int64) * BLOCK_WORDS_PER_PARAM * len(self._types)
+        ctypes.c_int64.from_address(word).value = int(wide.view(np.int64)[0])
+
+    def _arguments(self, block: int) -> CallArguments:
+        words = (ctypes.c_int64 * (BLOCK_WORDS_PER_PARAM * len(self._types))).from_address(block)
+        buffers: list[Any] = []
+        shapes: list[tuple[int, ...]] = []
+        scalars: list[int | float] = []
+        for position, kind in enumerate(self._types):
+            first = words[BLOCK_WORDS_PER_PARAM * position]
+            if isinstance(kind, ArrayType):
+                extents = words[BLOCK_WORDS_PER_PARAM * position + 2]
+                shapes.append(tuple((ctypes.c_int64 * kind.ndim).from_address(extents)))
+                buffers.append(self._buffer(first))
+                scalars.append(0)
+            else:
+                assert isinstance(kind, DType)
+                shapes.append(())
+                buffers.append(None)
+                scalars.append(decode(first, kind))
+        return CallArguments(buffers, shapes, scalars)
+
+    def _buffer(self, address: int) -> cl.Buffer:
+        buffer, offset = self._stream.buffers.find(address)
+        assert offset == 0, "an array that starts inside its buffer"  # none does: the host makes no slices
+        return buffer
+
+
+def decode(word: int, dtype: DType) -> int | float:
+    """The number in a word of the argument block."""
+    if dtype.is_float:
+        return float(_unpack_double(_pack_word(word))[0])
+    return word & (1 << dtype.bits) - 1 if not dtype.is_signed else word
