@@ -16,7 +16,7 @@ import tack
 
 @tack.kernel
 def leapfrog(before, now, after, speed2, courant2):
-    """after = 2 now - before + (c dt/dx)^2 lap(now), inside the walls; `speed2` is 0 where a wall stands."""
+    """Set after = 2 now - before + (c dt/dx)^2 lap(now) inside the walls; `speed2` is 0 where a wall stands."""
     for y, x in tack.ndrange((1, now.shape[0] - 1), (1, now.shape[1] - 1)):
         around = now[y - 1, x] + now[y + 1, x] + now[y, x - 1] + now[y, x + 1]
         bend = around - 4.0 * now[y, x]
