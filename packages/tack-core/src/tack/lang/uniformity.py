@@ -106,8 +106,7 @@ class Uniformity:
         return next((why for why in map(self.why, nodes) if why is not None), None)
 
     def _why_load(self, node: ir.IRLoad) -> Why | None:
-        array = self.symbols[node.array].array_type
-        if array is not None and array.space == "constant":
+        if _is_constant(self.symbols[node.array]):
             return self._first(node.index)
         name = self.symbols[node.array].source_name
         return Why(f"an element of `{name}`, which is not provably the same for all of them", node.loc)
@@ -126,7 +125,7 @@ class Uniformity:
             impure = (ir.IRAtomic, ir.IRThreadId, ir.IRStore, ir.IRPrint)
             self._pure[symbol] = not any(
                 isinstance(node, impure)
-                or (isinstance(node, ir.IRLoad) and node.array not in function.tables)
+                or (isinstance(node, ir.IRLoad) and not _is_constant(function.symbols[node.array]))
                 or (isinstance(node, ir.IRCall) and not self._is_pure(node.symbol or ""))
                 for node in ir.walk(function.body)
             )
@@ -152,7 +151,7 @@ class Uniformity:
                     self._assign(name, why, node.loc, control)
             case ir.IRIf():
                 self._bindings(node.cond, control)
-                inside = control or self._control("`if`", node.loc, [node.cond])
+                inside = control or self._control("condition", node.loc, [node.cond])
                 self._block(node.then, inside, loop)
                 self._block(node.other, inside, loop)
             case ir.IRWhile() | ir.IRFor():
@@ -170,7 +169,7 @@ class Uniformity:
         heads = [node.cond] if isinstance(node, ir.IRWhile) else [node.start, node.stop, node.step]
         for head in heads:
             self._bindings(head, control)
-        what = "`while`" if isinstance(node, ir.IRWhile) else "range of this `for`"
+        what = "condition" if isinstance(node, ir.IRWhile) else "range"
         inside = control or self._jumps.get(id(node)) or self._control(what, node.loc, heads)
         if isinstance(node, ir.IRFor):
             # Lanes that are still in the loop are in the same iteration of it.
@@ -190,14 +189,14 @@ class Uniformity:
                 return
             case ir.IRSelect():
                 self._bindings(node.cond, control)
-                inside = control or self._control("conditional expression", node.loc, [node.cond])
+                inside = control or self._control("condition", node.cond.loc, [node.cond])
                 self._bindings(node.then, inside)
                 self._bindings(node.other, inside)
                 return
             case ir.IRBoolOp():
                 for value in node.values:
                     self._bindings(value, control)
-                    control = control or self._control(f"`{node.op}`", node.loc, [value])
+                    control = control or self._control("condition", value.loc, [value])
                 return
         for child in ir.children(node):
             self._bindings(child, control)
@@ -213,8 +212,13 @@ class Uniformity:
         else:
             assert control is not None
             cause = control.why
-            text = f"{shown}, assigned in line {loc.line} under the {control.what}, which depends on {cause.text}"
+            text = f"{shown}, assigned in line {loc.line} under a condition that depends on {cause.text}"
         if symbol.kind == "temp" or cause.trail >= _LONGEST_TRAIL:
             text = cause.text
         self.varying[name] = Why(text, loc, cause.trail + 1)
         self._changed = True
+
+
+def _is_constant(symbol: ir.Symbol) -> bool:
+    """Whether an array is a captured table."""
+    return symbol.array_type is not None and symbol.array_type.space == "constant"

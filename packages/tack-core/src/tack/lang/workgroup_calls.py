@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from tack.lang import ir
@@ -198,12 +199,12 @@ class Collectives:
     def _short_circuit(self, node: ir.IRBoolOp, out: list[ir.IRStmt]) -> ir.IRVar:
         name = self.symbols.temporary(node.loc, i32)
         out.append(assign(name, _truth(self._lift(node.values[0], out))))
-        for value in node.values[1:]:
+        for decides, value in pairwise(node.values):
             inside: list[ir.IRStmt] = []
             inside.append(assign(name, _truth(self._lift(value, inside))))
             known = var(name, i32, value.loc)
             goes_on = compare("!=" if node.op == "and" else "==", known, const(0, i32, value.loc))
-            out.append(ir.IRIf(loc=value.loc, cond=goes_on, then=inside, other=[]))
+            out.append(ir.IRIf(loc=decides.loc, cond=goes_on, then=inside, other=[]))
         return var(name, i32, node.loc)
 
     # -------------------------------------------------------------------------------------------------------- calls

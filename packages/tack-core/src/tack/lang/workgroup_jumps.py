@@ -56,12 +56,13 @@ class _Jumps:
             node.then, node.other = self.block(node.then, flag), self.block(node.other, flag)
             return [node]
         before: list[ir.IRStmt] = []
+        jump = next(n for n in ir.walk(node) if isinstance(n, ir.IRContinue))
         if flag is None:
             flag = self.symbols.temporary(node.loc, i32, "%goes")
             before.append(assign(flag, const(1, i32, node.loc)))
         node.then, node.other = self.block(node.then, flag), self.block(node.other, flag)
-        cond = var(flag, i32, node.loc)
-        return [*before, node, ir.IRIf(loc=node.loc, cond=cond, then=self.block(rest, flag), other=[])]
+        cond = var(flag, i32, jump.loc)
+        return [*before, node, ir.IRIf(loc=jump.loc, cond=cond, then=self.block(rest, flag), other=[])]
 
 
 def _continues(body: list[ir.IRStmt]) -> bool:

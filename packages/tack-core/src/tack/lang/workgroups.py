@@ -96,8 +96,8 @@ class _Loop:
     ) -> None:
         self.kernel, self.loop, self.collectives, self.symbols = kernel, loop, collectives, collectives.symbols
         self.declared = shared
-        body = without_continue(collectives.block(loop.body), collectives.in_nodes, self.symbols)
-        self.body = _GroupNumbers(kernel, loop).rewrite(body)
+        body = collectives.block(_GroupNumbers(kernel, loop).rewrite(loop.body))
+        self.body = without_continue(body, collectives.in_nodes, self.symbols)
         self.assigned = assigned(self.body)
         varying = {
             name: Why(f"`{self.symbols.table[name].source_name}`, which is different for each of them", loop.loc)
