@@ -25,6 +25,7 @@ WORKLOADS = (
     "histogram",
     "stencil3d",
     "black_scholes",
+    "tiled_matmul",
 )
 OTHERS = ("call_cost", "first_call")
 BAR_OF_C, LONGEST = 30, 60  # characters

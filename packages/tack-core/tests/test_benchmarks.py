@@ -29,6 +29,7 @@ WORKLOADS = (
     "histogram",
     "stencil3d",
     "black_scholes",
+    "tiled_matmul",
 )
 
 

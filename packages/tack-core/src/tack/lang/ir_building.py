@@ -36,7 +36,8 @@ def rebuild(value: Any, replace: Replace) -> Any:
 
 def _inside(twin: Any, replace: Replace) -> Any:
     """`twin`, itself a fresh node, with its parts rebuilt."""
-    for name in _fields(type(twin)):
+    cls: Any = type(twin)  # mypy finds no hash on a dataclass without eq
+    for name in _fields(cls):
         setattr(twin, name, rebuild(getattr(twin, name), replace))
     return twin
 
@@ -54,12 +55,12 @@ def renamed(value: Any, names: dict[str, str]) -> Any:
 
     def replace(node: Any) -> Any:
         fields_ = () if isinstance(node, ir.IRBuiltin) else _NAMES
-        found = {f: names[getattr(node, f)] for f in fields_ if getattr(node, f, None) in names}
+        found: dict[str, Any] = {f: names[getattr(node, f)] for f in fields_ if getattr(node, f, None) in names}
         if isinstance(node, ir.IRUnpack):
             found["names"] = [names.get(n, n) for n in node.names]
         if not found:
             return None
-        twin = copy.copy(node)
+        twin: Any = copy.copy(node)
         for field, new in found.items():
             setattr(twin, field, new)
         return _inside(twin, replace)

@@ -106,7 +106,7 @@ class _Group:
         self.base, self.lanes, self.lane = self._new("%base"), self._new("%lanes"), self._new("%lane", "loop")
         self.spaces = GroupRanges(node, symbols)
         tree = self._plain_atomics(clone(node.body))
-        first = [assign(name, value) for name, value in self.spaces.positions(self._flat(self.loc))]
+        first: list[ir.IRStmt] = [assign(name, value) for name, value in self.spaces.positions(self._flat(self.loc))]
         self.locals = LaneLocals(symbols, tree, first, self.lane, node.group, before)
 
     def _new(self, wanted: str, kind: str = "temp") -> str:

@@ -1,0 +1,71 @@
+"""A product of square f32 matrices: by its definition, and tile by tile through shared memory (workgroups)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+import tack
+from benchmarks import harness
+from benchmarks.compilers import bind
+
+TILE = 16
+CLOSE = 1e-5  # to NumPy, which adds in another order
+
+
+@tack.kernel
+def naive_matmul(a, b, c):
+    for i, j in tack.ndrange(c.shape[0], c.shape[1]):
+        total = 0.0
+        for k in range(a.shape[1]):
+            total += a[i, k] * b[k, j]
+        c[i, j] = total
+
+
+@tack.kernel(group=TILE * TILE)
+def tiled_matmul(a, b, c, tiles):
+    left = tack.shared((TILE, TILE), tack.f32)
+    right = tack.shared((TILE, TILE), tack.f32)
+    for i in range(tiles * tiles * TILE * TILE):
+        group = i // (TILE * TILE)
+        y = tack.thread_id() // TILE
+        x = tack.thread_id() % TILE
+        row = group // tiles * TILE + y
+        column = group % tiles * TILE + x
+        total = 0.0
+        for t in range(tiles):
+            left[y, x] = a[row, t * TILE + x]
+            right[y, x] = b[t * TILE + y, column]
+            tack.barrier()
+            for k in range(TILE):
+                total += left[y, k] * right[k, x]
+            tack.barrier()
+        c[row, column] = total
+
+
+def cases(quick: bool) -> Iterator[harness.Case]:
+    n = 64 if quick else 1024
+    a, b, c = harness.uniform((n, n), 1), harness.uniform((n, n), 2), harness.zeros((n, n), np.float32)
+
+    def numpy() -> None:
+        np.matmul(a, b, out=c)
+
+    yield harness.Case(
+        name=f"matmul f32 {n}³, tiles in shared memory",
+        workload="tiled_matmul",
+        outputs=(c,),
+        tack=lambda: tiled_matmul(a, b, c, n // TILE),
+        c=lambda library: bind(library, "tiled_matmul", a, b, c, n),
+        numpy=numpy,
+        numpy_tolerance=CLOSE,
+    )
+    yield harness.Case(
+        name=f"matmul f32 {n}³, naive",
+        workload="tiled_matmul",
+        outputs=(c,),
+        tack=lambda: naive_matmul(a, b, c),
+        c=lambda library: bind(library, "naive_matmul", a, b, c, n),
+        numpy=numpy,
+        numpy_tolerance=CLOSE,
+    )
