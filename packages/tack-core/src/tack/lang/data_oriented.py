@@ -13,12 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from tack.lang.array import Array
 from tack.lang.ir import IRFunction, IRParam
 from tack.lang.names import MISSING
 
 _RECORD = "_tack_record"
 _T = TypeVar("_T", bound=type)
 _serials = itertools.count()
+_PLAIN = frozenset((Array, float, int, bool))  # what fields hold most often
+_NOTHING: dict[str, Any] = {}
 
 
 class ClassRecord:
@@ -137,30 +140,31 @@ class Structure:
 
     nodes: tuple[InstanceNode, ...]
     fields: tuple[tuple[int, str], ...]  # node, attribute
+    positions: tuple[int, ...]  # of the parameters that are instances, in order
 
     def expand(self, args: Sequence[Any] | Mapping[int, Any]) -> list[Any] | None:
         """The values of the fields for these arguments; None if the instances are of another structure."""
-        objects: list[Any] = []
+        objects: list[tuple[Any, dict[str, Any]]] = []
         for node in self.nodes:
-            obj = args[node.position] if node.parent < 0 else instance_value(objects[node.parent], node.name)
+            obj = args[node.position] if node.parent < 0 else instance_value(objects[node.parent][0], node.name)
             if type(obj) is not node.cls():
                 return None
-            own = getattr(obj, "__dict__", None)
-            if own is not None and not own.keys().isdisjoint(node.class_names):
+            own = getattr(obj, "__dict__", _NOTHING)
+            if node.class_names and not own.keys().isdisjoint(node.class_names):
                 return None
-            objects.append(obj)
-        values = [instance_value(objects[node], name) for node, name in self.fields]
-        if any(value is MISSING or hasattr(type(value), _RECORD) for value in values):
-            return None
+            objects.append((obj, own))
+        values = []
+        for at, name in self.fields:
+            obj, own = objects[at]
+            value = own[name] if name in own else instance_value(obj, name)
+            if type(value) not in _PLAIN and (value is MISSING or hasattr(type(value), _RECORD)):
+                return None
+            values.append(value)
         return values
 
     def params_of(self, ir: IRFunction) -> list[IRParam]:
         """The parameters that the fields became."""
         return ir.params[len(ir.params) - len(self.fields) :]
-
-    def positions(self) -> tuple[int, ...]:
-        """The positions of the parameters that are instances, in order."""
-        return tuple(node.position for node in self.nodes if node.parent < 0)
 
     def classes(self) -> list[type]:
         """The classes that are still alive."""

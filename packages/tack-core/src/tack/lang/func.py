@@ -78,7 +78,7 @@ class InstanceFunc:
         """Whether it is right for these instances and for what captured names hold now."""
         structure = self._lowered.structure
         assert structure is not None
-        if structure.positions() != tuple(sorted(objects)) or structure.expand(objects) is None:
+        if structure.positions != tuple(sorted(objects)) or structure.expand(objects) is None:
             return False
         return all(c.is_current() for c in self._lowered.captures)
 

@@ -61,7 +61,8 @@ class MemberLowering(Context):
             InstanceNode(n.parent, n.position, n.name, weakref.ref(type(n.obj)), tuple(n.class_names))
             for n in self.nodes
         )
-        return Structure(tuple(nodes), tuple(self.fields))
+        positions = tuple(ref.position for ref in self.instances.values())
+        return Structure(tuple(nodes), tuple(self.fields), positions)
 
     # ---------------------------------------------------------------------------------------------------- instances
 

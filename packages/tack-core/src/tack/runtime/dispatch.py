@@ -48,7 +48,7 @@ from tack.runtime.binding import Binder
 from tack.runtime.bounds_errors import explain_status
 from tack.runtime.debug import DEBUG
 from tack.runtime.device import Device, current_device
-from tack.runtime.instances import InstanceLowerings
+from tack.runtime.instances import FieldEntry, InstanceLowerings
 from tack.runtime.interop import wrap_argument
 from tack.runtime.native_call import Row, Tables
 from tack.runtime.variant import Variant, build_variant
@@ -84,6 +84,7 @@ class Lowering:
     pins: tuple[tuple[int, DType], ...]
     binder: Binder
     structure: Structure | None = None
+    entry: FieldEntry | None = None
     rows: dict[tuple[Any, ...], Variant] = field(default_factory=dict)
 
     def is_current(self) -> bool:
@@ -140,7 +141,10 @@ class KernelState:
         pins = tuple((i, p.annotation) for i, p in enumerate(ir.params) if p.annotation is not None)
         structure = lowered.structure
         binder = self.binder if structure is None else self.binder.of_fields(p.name for p in ir.params)
-        return Lowering(ir, lowered.captures, written, pins, binder, structure)
+        lowering = Lowering(ir, lowered.captures, written, pins, binder, structure)
+        if structure is not None:
+            lowering.entry = FieldEntry(self, lowering)
+        return lowering
 
     def lowering(self) -> Lowering:
         """The lowering for the values that captured names hold now (rules CAP-*)."""
@@ -189,7 +193,17 @@ class KernelState:
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Launch the kernel; returns its trailing result, or None. This is the slow path of the native entry."""
-        lowering, call = self.bind(args, kwargs)
+        given = args
+        if kwargs or len(args) != self.count or len(args) > self.binder.positional:
+            args = self.binder.bind(args, kwargs)
+        lowering, args = self.lowering_for(args)
+        if lowering.entry is not None:
+            return lowering.entry.kernel(*args)
+        return self.launch(lowering, args, args is given)
+
+    def launch(self, lowering: Lowering, args: tuple[Any, ...], publish: bool) -> Any:
+        """Launch a lowering with the arguments that it takes; `publish` if the native entry could have these."""
+        call = BoundCall(lowering.binder, self._apply_pins(lowering, args) if lowering.pins else args)
         variant = self._variant(lowering, call)
         words = call.words
         words.append(0)
@@ -198,8 +212,7 @@ class KernelState:
         if status != STATUS_OK:
             explain_status(status, lowering.ir, call.values)
         self._slow_calls += 1
-        plain = lowering.structure is None and not kwargs and len(args) == self.count
-        if plain and self._slow_calls >= NATIVE_AFTER:
+        if publish and self._slow_calls >= NATIVE_AFTER:
             self._publish(lowering, call, variant, args)
         return None if variant.result is None else variant.decode(block[len(words) - 1])
 
@@ -207,7 +220,7 @@ class KernelState:
         """Let the native entry take calls like this one, where it can tell them."""
         address = variant.executable.address
         keys = native_keys(lowering, call, args)
-        if address is None or variant.executable.may_print or keys is None or self.count > MAX_PARAMS:
+        if address is None or variant.executable.may_print or keys is None or len(args) > MAX_PARAMS:
             return
         mask = sum(1 << i for i in lowering.written if isinstance(call.values[i], Array))
         aliasing = mask and "alias_variants" in call.device.backend.capabilities
@@ -222,8 +235,14 @@ class KernelState:
             keys=keys,
         )
         with self.kernel._lock:
-            if not any(variant is kept for known in self.lowerings for kept in known.rows.values()):
+            entry = lowering.entry
+            owners = self.lowerings if entry is None else (lowering,)
+            if not any(variant is kept for known in owners for kept in known.rows.values()):
                 return  # dropped by another thread, or never kept: its code lives no longer than this call
+            if entry is not None:
+                entry.tables = entry.tables or Tables(entry.kernel)
+                entry.tables.publish((), row)
+                return
             if self._tables is None:
                 self._tables = Tables(self.kernel)
             self._tables.publish(lowering.captures, row)

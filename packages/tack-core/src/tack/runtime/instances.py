@@ -1,7 +1,7 @@
 """Which lowering of a kernel serves a call with instances of data-oriented classes (rules CLS-*).
 
 A kernel knows these lowerings weakly. Each belongs to a class, so that it goes, with its compiled code, when the class
-is collected.
+is collected. Once it is found, and the instances are taken apart, the call goes through a native entry of its own.
 """
 
 from __future__ import annotations
@@ -11,12 +11,32 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tack.lang.data_oriented import record_of
+from tack.lang.kernel import Kernel
+from tack.runtime.native_call import Tables
 
 if TYPE_CHECKING:
-    from tack.lang.kernel import Kernel
-    from tack.runtime.dispatch import Lowering
+    from tack.runtime.dispatch import KernelState, Lowering
 
 MAX_LOWERINGS = 64  # per kernel and class that owns them
+
+
+class FieldEntry:
+    """The calls of one lowering with the fields of its instances written out: the state of a kernel of its own.
+
+    No user sees that kernel. Its native entry needs no guards: `InstanceLowerings.find` has compared captured values.
+    """
+
+    def __init__(self, state: KernelState, lowering: Lowering) -> None:
+        self.kernel: Kernel = Kernel.__new__(Kernel)
+        self.kernel._state = self
+        self.tables: Tables | None = None
+        self._owner, self._lowering = weakref.ref(state), weakref.ref(lowering)  # both are alive during a call
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The slow path of the native entry."""
+        state, lowering = self._owner(), self._lowering()
+        assert state is not None and lowering is not None and not kwargs
+        return state.launch(lowering, args, True)
 
 
 class InstanceLowerings:
@@ -55,7 +75,7 @@ class InstanceLowerings:
         positions = tuple(objects)
         for at, ref in enumerate(self._known):
             lowering = ref()
-            if lowering is None or lowering.structure is None or lowering.structure.positions() != positions:
+            if lowering is None or lowering.structure is None or lowering.structure.positions != positions:
                 continue
             fields = lowering.structure.expand(args)
             if fields is not None and (lowering.is_current() or lowering.matches()):
