@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from class_rig import Oscillator, lowerings, stepped
 
 import tack
+from class_rig import Oscillator, lowerings, stepped
 from tack.lang.data_oriented import record_of
 
 

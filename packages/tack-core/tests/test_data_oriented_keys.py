@@ -8,9 +8,9 @@ import weakref
 
 import numpy as np
 import pytest
-from class_rig import Oscillator, lowerings, stepped, variants
 
 import tack
+from class_rig import Oscillator, lowerings, stepped, variants
 from tack.lang.data_oriented import record_of
 
 
