@@ -76,7 +76,7 @@ class CallLowering(VectorLowering):
 
     def meaning(self, node: ast.Call) -> Meaning | None:
         """The meaning of a call of an intrinsic; None for any other call."""
-        return lookup(self.callee(node).value)
+        return None if self.made_type(node.func) else lookup(self.callee(node).value)
 
     def call(self, node: ast.Call) -> IRExpr:
         made = self.made_type(node.func)
@@ -211,7 +211,7 @@ class CallLowering(VectorLowering):
 
     def called_function(self, node: ast.expr) -> Func | None:
         """The device function that an expression calls, if it is such a call."""
-        if not isinstance(node, ast.Call):
+        if not isinstance(node, ast.Call) or self.made_type(node.func) is not None:
             return None
         captured = self.callee(node)
         meaning = lookup(captured.value)

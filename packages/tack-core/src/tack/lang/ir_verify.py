@@ -51,7 +51,7 @@ from tack.lang.types import DType
 
 _SCALAR_KINDS = ("param", "local", "loop", "temp")
 _ARRAY_KINDS = ("array", "local_array", "param")  # a parameter turns out to be an array when it is typed
-_KERNEL_STATEMENTS = (IRAssign, IRUnpack, IRExprStmt, IRIf, IRWhile, IRLocalArray)
+_KERNEL_STATEMENTS = (IRAssign, IRComponentAssign, IRUnpack, IRExprStmt, IRIf, IRWhile, IRLocalArray)
 
 
 def verify_untyped(ir: IRFunction) -> None:
