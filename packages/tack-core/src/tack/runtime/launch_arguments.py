@@ -1,0 +1,61 @@
+"""The argument block of a call, read by backends that launch from Python."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tack.lang.types import ArrayType, DType, ValueType
+from tack.runtime.backend import BLOCK_WORDS_PER_PARAM
+
+_pack_word = struct.Struct("<q").pack
+_unpack_double = struct.Struct("<d").unpack
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """The arguments of one call by position of the user's parameters: addresses, extents, numbers."""
+
+    addresses: Sequence[int]
+    shapes: Sequence[tuple[int, ...]]
+    scalars: Sequence[int | float]
+
+
+def read_arguments(block: int, types: Sequence[ValueType | None]) -> CallArguments:
+    """What the block at this address holds for parameters of these types."""
+    words = (ctypes.c_int64 * (BLOCK_WORDS_PER_PARAM * len(types))).from_address(block)
+    addresses: list[int] = []
+    shapes: list[tuple[int, ...]] = []
+    scalars: list[int | float] = []
+    for position, kind in enumerate(types):
+        first = words[BLOCK_WORDS_PER_PARAM * position]
+        if isinstance(kind, ArrayType):
+            extents = words[BLOCK_WORDS_PER_PARAM * position + 2]
+            shapes.append(tuple((ctypes.c_int64 * kind.ndim).from_address(extents)))
+            addresses.append(first)
+            scalars.append(0)
+        else:
+            assert isinstance(kind, DType)
+            shapes.append(())
+            addresses.append(0)
+            scalars.append(decode_word(first, kind))
+    return CallArguments(addresses, shapes, scalars)
+
+
+def decode_word(word: int, dtype: DType) -> int | float:
+    """The number in a word of the argument block."""
+    if dtype.is_float:
+        return float(_unpack_double(_pack_word(word))[0])
+    return word & (1 << dtype.bits) - 1 if not dtype.is_signed else word
+
+
+def store_result(block: int, params: int, found: np.ndarray[Any, Any]) -> None:
+    """Write a kernel's result, one element of its dtype, into the block's last word."""
+    wide = found.astype("f8" if found.dtype.kind == "f" else f"{found.dtype.kind}8")
+    word = block + ctypes.sizeof(ctypes.c_int64) * BLOCK_WORDS_PER_PARAM * params
+    ctypes.c_int64.from_address(word).value = int(wide.view(np.int64)[0])
