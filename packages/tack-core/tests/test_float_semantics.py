@@ -12,7 +12,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import tack
 from numeric_oracles import a_dtype, is_slow, round_to_f32, same_float, ulps
 from typing_rig import module
 
@@ -588,15 +587,3 @@ def test_ulps_count_floats():
     assert ulps(1.0, math.nextafter(1.0, 2), "f64") == 1
     assert ulps(1.0, float(np.nextafter(np.float32(1), np.float32(2))), "f32") == 1
     assert ulps(-5e-324, 5e-324, "f64") == 2
-
-
-@tack.kernel
-def numpy_minimum(a, out):
-    for i in range(out.shape[0]):
-        out[i] = np.minimum(a[i], 1.0)
-
-
-def test_numpy_minimum_is_refused(device):
-    """FLT-6: np.minimum gives the NaN where min gives the number, so it must not silently mean min."""
-    with pytest.raises(tack.UnsupportedSyntaxError, match=r"write min or max, .* np\.fmin"):
-        numpy_minimum(np.ones(3), np.ones(3))

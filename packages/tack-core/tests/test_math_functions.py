@@ -74,3 +74,15 @@ def test_integers(dtype, device):
     of_integers(x, out)
     assert x.tolist() == signs
     assert out.tolist() == [180 * 0.017453292519943295 + 3] * 4
+
+
+@tack.kernel
+def numpy_minimum(a, out):
+    for i in range(out.shape[0]):
+        out[i] = np.minimum(a[i], 1.0)
+
+
+def test_numpy_minimum_is_refused(device):
+    """FLT-6: np.minimum gives the NaN where min gives the number, so it must not silently mean min."""
+    with pytest.raises(tack.UnsupportedSyntaxError, match=r"write min or max, .* np\.fmin"):
+        numpy_minimum(np.ones(3), np.ones(3))
