@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from dataclasses import dataclass, field
 from typing import Final
@@ -62,8 +63,9 @@ def literal(value: int | float, dtype: DType) -> str:
 
 
 def mangle(name: str) -> str:
-    """Any symbol as an LLVM name, one to one."""
-    return "".join(c if c.isascii() and (c.isalnum() or c in "_.") else f"${ord(c):x}$" for c in name)
+    """Any symbol as an LLVM name, one to one. A long one ends in a hash, since LLVM cuts names."""
+    text = "".join(c if c.isascii() and (c.isalnum() or c in "_.") else f"${ord(c):x}$" for c in name)
+    return text if len(text) <= 200 else f"{text[:150]}$.{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 @dataclass(slots=True)

@@ -58,6 +58,9 @@ class Func:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"device function `{self.source.name}` works only inside a kernel or another device function")
 
+    def __reduce__(self) -> str:
+        return self.source.fn.__qualname__  # pickled by its name, and its own copy, as a function is
+
     def __repr__(self) -> str:
         return f"<tack device function {self.source.fn.__qualname__}>"
 

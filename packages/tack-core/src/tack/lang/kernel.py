@@ -62,6 +62,9 @@ class _Kernel:
         """A kernel of a class, called on an instance: ``obj.step(dt)`` (rule CLS-1)."""
         return self if instance is None else types.MethodType(self, instance)
 
+    def __reduce__(self) -> str:
+        return self.source.fn.__qualname__  # pickled by its name, and its own copy, as a function is
+
     def __repr__(self) -> str:
         return f"<tack kernel {self.source.fn.__qualname__}>"
 
@@ -111,7 +114,7 @@ def kernel(
     ...         if tack.thread_id() == 0:
     ...             out[i // 64] = s
     """
-    if not isinstance(group, int) or isinstance(group, bool):
+    if type(group) is not int:
         raise TypeError(f"@tack.kernel(group=...) takes an integer, not {type(group).__name__}")
     if not 1 <= group <= MAX_GROUP or group & (group - 1):
         raise ValueError(f"@tack.kernel(group={group}): the group is a power of two, at most {MAX_GROUP}")

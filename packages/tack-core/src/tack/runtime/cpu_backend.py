@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from typing import Any
 
 from tack.codegen.llvm_gen import LLVMCodeGen
@@ -56,7 +55,7 @@ class Printer:
     def _print(self, site: int, values: int) -> None:
         # An exception cannot cross native code: keep the first for the end of the launch.
         try:
-            sys.stdout.write("".join(self._texts(self._sites[site], values)))
+            print("".join(self._texts(self._sites[site], values)), end="")
         except BaseException as error:
             self._error = self._error or error
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -184,7 +183,7 @@ class Interpreter:
 
     def exec_IRPrint(self, node: ir.IRPrint, frame: Frame) -> None:
         parts = [p if isinstance(p, str) else self.text(p, frame) for p in node.parts]
-        sys.stdout.write("".join(parts))
+        print("".join(parts), end="")
 
     def exec_IRAssert(self, node: ir.IRAssert, frame: Frame) -> None:
         """Dropped, as under ``python -O`` (rule SYN-5)."""
