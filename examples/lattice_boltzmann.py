@@ -45,7 +45,7 @@ def fill(f, density, u, v):
 
 @tack.kernel
 def stream_and_collide(f, g, solid, relaxation):
-    """Pull particles from the neighbours, those that left a solid cell bounced back, and relax; the edges are joined."""
+    """Pull particles from the neighbours, those that left a solid cell bounced back, and relax. Edges are joined."""
     for y, x in tack.ndrange(f.shape[1], f.shape[2]):
         if solid[y, x] == 0:
             near = tack.local(9, tack.f32)
