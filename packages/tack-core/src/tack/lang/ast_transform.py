@@ -15,6 +15,8 @@ from tack.lang.ir import (
     IRArrayRef,
     IRAssign,
     IRCall,
+    IRExpr,
+    IRExprStmt,
     IRFunction,
     IRIf,
     IRKernel,
@@ -170,13 +172,28 @@ class _FunctionLowering(LoopLowering):
     # ---------------------------------------------------------------------------------------------------- results
 
     def return_statement(self, node: ast.Return) -> list[IRStmt]:
-        values = _returned(node)
+        statements: list[IRStmt] = []
+        values = self.returned_values(node, statements)
         count = len(values)
         if self.returns and self.returns[0][0] != count:
             message = f"this `return` gives {_count(count)}, and an earlier one {_count(self.returns[0][0])}"
             self.fail(TypeError, message, node, "return as many values on every path")
         self.returns.append((count, node))
-        return [IRReturn(loc=self.loc(node), values=[self.expr(value) for value in values])]
+        return [*statements, IRReturn(loc=self.loc(node), values=values)]
+
+    def returned_values(self, node: ast.Return, statements: list[IRStmt]) -> list[IRExpr]:
+        """The values of a `return`. Those of a call are passed on, however many the function returns."""
+        function = None if node.value is None else self.called_function(node.value)
+        if function is None:
+            return [self.expr(value) for value in _returned(node)]
+        assert isinstance(node.value, ast.Call)
+        call, count = self.function_call(node.value, function)
+        if count == 1:
+            return [call]
+        names = [self.temporary(node.value) for _ in range(count)]
+        loc = self.loc(node)
+        statements.append(IRUnpack(loc=loc, names=names, call=call) if names else IRExprStmt(loc=loc, value=call))
+        return [IRVar(loc=loc, name=name) for name in names]
 
 
 class _KernelLowering(_FunctionLowering):
