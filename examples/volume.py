@@ -139,11 +139,11 @@ def orbital(n: int, l: int, points: int, reach: float) -> np.ndarray:  # noqa: E
 def main() -> None:
     print(check())
     panels = pyplot.subplots(1, 2, figsize=(10, 5.2), layout="constrained", facecolor="0.93")[1]
-    for axes, l, turn, reach in zip(panels, (2, 3), (0.9, 0.35), (34, 32), strict=True):  # noqa: E741
+    for axes, l, turn, reach in zip(panels, (2, 3), (0.9, 0.35), (36, 40), strict=True):  # noqa: E741
         psi = orbital(4, l, 48, reach)
         field = tack.texture3d(psi, shape=psi.shape[::-1])
         picture = tack.zeros((420, 420), tack.vec3)
-        render(picture, field, turn, 0.42, 60.0, 0.012)
+        render(picture, field, turn, 0.42, 110.0, 0.012)
         axes.imshow(picture.numpy())
         axes.set(title=f"Hydrogen, 4{'spdf'[l]}", xticks=[], yticks=[])
     save(panels[0], "volume")
