@@ -18,10 +18,19 @@ from tack.runtime.reference_memory import ArrayView, Frame, Number
 def violation(kind: type[Exception], rule: str, message: str, loc: Loc, frame: Frame) -> NoReturn:
     """Raise `kind` for a caller constraint broken at `loc`, with the iteration and the chain of calls."""
     stack = list(frame.stack())
-    point = ", ".join(f"{name} = {value}" for name, value in stack[-1].point.items())
-    where = f" in iteration {point}" if point else ""
+    where = _place(stack[-1])
     chain = [f.call_site for f in reversed(stack) if f.call_site is not None]
     fail(kind, f"caller constraint {rule} broken{where}: {message}", loc, chain=chain)
+
+
+def _place(frame: Frame) -> str:
+    """Which iteration ran, as the user counts; of a loop over workgroups the hidden variables say which lane."""
+    group = next((value for name, value in frame.point.items() if name.startswith("%group")), None)
+    if group is not None:
+        lane = next((value for name, value in frame.locals.items() if name.partition(".")[0] == "%lane"), 0)
+        return f" in lane {lane} of workgroup {group}"
+    point = ", ".join(f"{name} = {value}" for name, value in frame.point.items())
+    return f" in iteration {point}" if point else ""
 
 
 def check_binary(node: IRBinOp, left: Number, right: Number, frame: Frame) -> None:
