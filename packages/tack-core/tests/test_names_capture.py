@@ -275,7 +275,6 @@ def host_function(x):
         ("missing", NameError, "name `missing` is not defined", "argument"),
         ("missing(1)", NameError, "name `missing` is not defined", "argument"),
         ("math.missing(1)", NameError, "module `math` has no `missing`", ""),
-        ("tack.thread_id()", UnsupportedSyntaxError, "`tack.thread_id` is not in this version", "scalars"),
         ("host_function(i)", UnsupportedSyntaxError, "neither a device function nor a builtin", "@tack.func"),
         ("host_function", UnsupportedSyntaxError, "used as a value", "call device functions"),
         ("math.sqrt", UnsupportedSyntaxError, "function `math.sqrt` is used as a value", "math.sqrt(...)"),

@@ -300,6 +300,59 @@ def test_device_functions(device):
     assert np.array_equal(run("out[i] = row(a[i], 1)", tack.vec2, FUNCTIONS, a=(tack.mat2, m)), m[:, 1])
 
 
+def test_captured_tuples_as_arguments(device):
+    """VEC-4, CAP-6: a vector by value, but a table where the function asks for extents"""
+    functions = """
+@tack.func
+def of_vector(v, k):
+    w = v * 2
+    v[0] = 10
+    return v.x + v[k] + w.y
+
+@tack.func
+def of_table(t, k):
+    return t[k] + len(t)
+"""
+    body = "out[i] = of_vector(LIGHT, i % 3) + of_table(LIGHT, i % 3) + of_vector([1, 2, 3], 1)"
+    found = run(body, tack.f32, functions, given={"LIGHT": LIGHT}, s=1)
+    changed = (10, *LIGHT[1:])
+    assert found.tolist() == [10 + changed[i % 3] + 1.0 + LIGHT[i % 3] + 3 + (10 + 2 + 4) for i in range(COUNT)]
+
+
+def test_results_of_kernels_from_vectors(device):
+    """VEC-11, CALL-2: after the loops, with statements of its own; loads before the loops too"""
+    text = """
+    @tack.kernel
+    def k(a, b, n):
+        g = (b[0] + b[1]) * n
+        for i in range(a.size):
+            a[i] = g * i
+        return tack.length(a[2]) + tack.dot(tack.normalize(a[1]), a[1])
+    """
+    b = tack.asarray([[1, 2, 0], [0, 0, 2]], tack.vec3)
+    assert run_text(text)["k"](tack.zeros(3, tack.vec3), b, 2) == pytest.approx(12 + 6, rel=1e-6)
+
+
+def test_shared_arrays_and_block_sums(device):
+    """VEC-13, GRP-2, GRP-8"""
+    text = """
+    @tack.kernel(group=4)
+    def k(a, out, sums):
+        for i in range(a.size):
+            t = tack.shared(4, tack.vec3)
+            k = tack.thread_id()
+            t[k] = a[i] * 2.0
+            tack.barrier()
+            out[i] = t[3 - k] + 1.0
+            sums[i] = tack.block_sum(tack.dot(a[i], a[i]))
+    """
+    a = np.arange(24, dtype=np.float32).reshape(8, 3)
+    out, sums = tack.zeros(8, tack.vec3), tack.zeros(8)
+    run_text(text)["k"](tack.asarray(a, tack.vec3), out, sums)
+    assert np.array_equal(out.numpy(), (2 * a).reshape(2, 4, 3)[:, ::-1].reshape(8, 3) + 1)
+    assert np.array_equal(sums.numpy(), np.repeat((a * a).sum(1).reshape(2, 4).sum(1), 4))
+
+
 def test_locals_outside_of_the_loops_and_through_them(device):
     """VEC-11, LOOP-4: each iteration starts from the value before its loop"""
     text_loop = """

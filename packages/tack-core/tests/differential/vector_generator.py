@@ -193,10 +193,8 @@ def program(seed: str, name: str) -> tuple[str, int]:
     text = ""
     for number in range(2):
         kinds = (rng.choice("VVM"), rng.choice("VVMS"))
-        writer = VectorWriter(
-            rng, size, {"tp": kinds[0], "S": "S"} | {"tv": "V", "tm": "M", "ts": "S"}, dict(functions)
-        )
-        writer.names.pop("S")
+        names = {"tp": kinds[0], "tv": "V", "tm": "M", "ts": "S"}
+        writer = VectorWriter(rng, size, names, dict(functions))
         unit = ", ".join("1" for _ in range(size))
         writer.line("i = 2")
         writer.line(f"tv = {'tp' if kinds[0] == 'V' else 'tp @ [' + unit + ']'}")

@@ -13,6 +13,7 @@ from tack.lang.ast_vectors import VectorLowering
 from tack.lang.func import Func, InstanceFunc
 from tack.lang.intrinsics import Meaning, lookup
 from tack.lang.ir import (
+    IRArrayAttr,
     IRArrayRef,
     IRAtomic,
     IRBinOp,
@@ -292,7 +293,8 @@ class CallLowering(VectorLowering):
         names = [p.name for p in lowered.ir.params[: len(lowered.ir.params) - fields]]
         made: dict[str, IRExpr] = {}
         for name, value in given.items():  # in the order in which they are written
-            made[name] = self.argument(value, name in lowered.array_params, name, function)
+            vector = self.vector_argument(value, name, lowered) if name in lowered.array_params else None
+            made[name] = vector or self.argument(value, name in lowered.array_params, name, function)
         if [n for n in names if n in given] != list(given):
             self.check_order(node, list(made.values()))
         for name, default in _defaults(function.source).items():
@@ -335,6 +337,16 @@ class CallLowering(VectorLowering):
         if symbol is None:
             return self.scalar(node)
         return IRArrayRef(loc=self.loc(node), name=symbol)
+
+    def vector_argument(self, node: ast.expr, param: str, lowered: Lowered) -> IRExpr | None:
+        """A captured tuple as a vector (rule VEC-4), unless the function needs it as a table: for its extents."""
+        captured = self.captured(node)
+        if captured is None or any(
+            (isinstance(n, IRArrayAttr) and n.array == param) or (isinstance(n, IRArrayRef) and n.name == param)
+            for n in walk(list(lowered.ir.body))
+        ):
+            return None
+        return self.captured_vector(captured, node)
 
     def names_array(self, node: ast.expr) -> bool:
         """Whether a name is already known to be an array."""
