@@ -320,7 +320,7 @@ def test_a_scalar_in_the_place_of_an_array_is_no_overlap(slow_calls):
     """A scalar's bits are not an address, even where they would lie inside the written array."""
     k = fresh("@tack.kernel\ndef k(out, s):\n    for i in range(out.size):\n        out[i] = s\n")
     out = np.zeros(1000, np.int64)
-    installed(k, out, 2**40)
+    installed(k, out, out.ctypes.data)  # an address: a key of its width
     slow_calls.clear()
     k(out, out.ctypes.data + 8)
     assert out[3] == out.ctypes.data + 8 and not slow_calls

@@ -82,6 +82,7 @@ class DeviceKernel:
 
     def __init__(self, module: Module, plan: KernelPlan, group: int) -> None:
         self.space = compile_space(plan.ranges)
+        self._module = module  # unloading it would take the function away
         self._function, self._parameters, self._group = module.function(plan.name), plan.parameters, group
 
     def enqueue(
