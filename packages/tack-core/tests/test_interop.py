@@ -176,6 +176,34 @@ def test_dlpack_in_refusals(device):
         tack.from_dlpack(FarExporter())
 
 
+class Wayward:
+    """A DLPack exporter of host memory that hands over whatever it is given, or raises it."""
+
+    def __init__(self, result: object) -> None:
+        self.result = result
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __dlpack__(self, **options: object) -> object:
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+
+@pytest.mark.parametrize("problem", ["consumed", "no capsule", RuntimeError("sulks"), BufferError("sulks")], ids=repr)
+def test_dlpack_exporters_that_do_not_deliver(device, problem):
+    """PAR-7: the exporter is named, on both ways in; a capsule can be taken once only."""
+    for take in (tack.from_dlpack, lambda x: wrap_argument(x, device)):
+        capsule = np.zeros(3).__dlpack__()
+        results = {"consumed": capsule, "no capsule": 5}
+        exporter = Wayward(results.get(problem, problem) if isinstance(problem, str) else problem)
+        if problem == "consumed":
+            assert take(exporter).shape == (3,)
+        with pytest.raises(ValueError, match="which this Wayward does not hand over"):
+            take(exporter)
+
+
 def test_dlpack_in_is_copied_by_asarray(device):
     values = np.arange(3)
     a = tack.asarray(Exporter(values))

@@ -108,7 +108,7 @@ def wrap_dlpack(exporter: Any, device: Device) -> Array:
     """
     try:
         values = np.from_dlpack(exporter)
-    except (BufferError, RuntimeError) as error:
+    except (BufferError, RuntimeError, ValueError) as error:
         kind = type(exporter).__name__
         raise ValueError(f"DLPack exporters in host memory, which this {kind} does not hand over ({error})") from None
     return wrap_numpy(values, device)
