@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
+if "TACK_CACHE_DIR" not in os.environ:  # a cache of this run's own; its workers inherit it
+    _cache = tempfile.TemporaryDirectory(prefix="tack-tests-", ignore_cleanup_errors=True)
+    os.environ["TACK_CACHE_DIR"] = _cache.name
+
 import tack
+from tack.runtime import code_store
+
+
+@pytest.fixture
+def uncached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that count compilations: no kernel comes from the disk."""
+    monkeypatch.setattr(code_store, "cache", lambda: None)
 
 
 @pytest.fixture(params=tack.devices())

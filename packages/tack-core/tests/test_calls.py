@@ -19,8 +19,9 @@ import pytest
 import tack
 from numeric_oracles import FLOAT_NAMES, INTEGERS, a_dtype, limits
 from tack.lang.names import Capture, value_key
-from tack.runtime import dispatch
-from tack.runtime.dispatch import NATIVE_AFTER, Lowering
+from tack.runtime import compilation, dispatch
+from tack.runtime.dispatch import NATIVE_AFTER
+from tack.runtime.lowering import Lowering, Outline
 from typing_rig import module
 
 STORE = "@tack.kernel\ndef k({}):\n    for i in range(out.size):\n        out[i] = {}\n"
@@ -31,7 +32,7 @@ def storing(params, value, **names):
 
 
 @pytest.fixture
-def compiled(device, monkeypatch):
+def compiled(device, monkeypatch, uncached):
     """The compilations of this test, one entry each."""
     seen = []
     backend = type(device.backend)
@@ -215,7 +216,7 @@ def test_a_name_that_another_thread_rebinds_while_it_is_compared():
             return self.values.pop(0)
 
     capture = Capture(Flipping(), "N", int("1000"), value_key(1000))
-    lowering = Lowering(ir=None, captures=(capture,), written=(), pins=(), binder=None)
+    lowering = Lowering(None, (capture,), Outline((), ()), None)
     assert lowering.matches()
     assert lowering.captures[0].value == 1000
 
@@ -223,13 +224,13 @@ def test_a_name_that_another_thread_rebinds_while_it_is_compared():
 def test_a_callee_capture_that_is_rebound_while_a_variant_is_built(device, monkeypatch):
     """CAP-5, SPEC-1: the code of the other value is not kept under this one, nor taken by the native entry."""
     space = module("N = 1\n@tack.func\ndef f(x):\n    return x + N\n" + STORE.format("out", "f(10)"))
-    build = dispatch.build_variant
+    build = compilation.type_kernel
 
     def rebinding(*args):
         space["N"] = 2
         return build(*args)
 
-    monkeypatch.setattr(dispatch, "build_variant", rebinding)
+    monkeypatch.setattr(compilation, "type_kernel", rebinding)
     monkeypatch.setattr(dispatch, "NATIVE_AFTER", 1)
     out = np.zeros(1)
     space["k"](out)

@@ -228,7 +228,7 @@ def test_case_22_keys_of_collected_objects(device):
         assert out[0] == 1000.5 + 2 * n
 
 
-def test_case_23_eight_threads_compile_once(device, monkeypatch):
+def test_case_23_eight_threads_compile_once(device, monkeypatch, uncached):
     """SPEC-5, CALL-3: eight threads race on the first call, each with a scalar of its own."""
     compiled = []
     backend = type(device.backend)
@@ -393,7 +393,7 @@ def test_case_30_images_survive(device):
         assert got.tolist() == image.ravel().tolist()
 
 
-def test_case_31_shapes_do_not_matter_to_compilation(device, monkeypatch):
+def test_case_31_shapes_do_not_matter_to_compilation(device, monkeypatch, uncached):
     """LOOP-9, SPEC-3: one compilation for every extent and for constant loops of any length."""
     backend, texts = type(device.backend), []
     compile_ = backend.compile

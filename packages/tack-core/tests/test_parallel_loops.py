@@ -148,7 +148,7 @@ def test_bounds_are_python_integers(device, n, m):
     assert out.tolist() == expected.tolist()
 
 
-def test_extents_do_not_compile_again(device, monkeypatch):
+def test_extents_do_not_compile_again(device, monkeypatch, uncached):
     """LOOP-9, SPEC-3."""
     compiled = []
     backend = type(device.backend)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from tack.lang.records import field, record
 from tack.lang.types import DType, f32, i32, i64, int_to_float, round_float
 
 CUDA_TYPES: Mapping[str, str] = {
@@ -35,7 +35,7 @@ OPENCL_TYPES: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Dialect:
     """The words of a dialect.
 
@@ -108,7 +108,7 @@ def _mangle(character: str) -> str:
     return f"Z{ord(character):x}Z"
 
 
-@dataclass(slots=True)
+@record
 class BodyText:
     """The lines of one C function while they are written, and its temporaries."""
 
@@ -140,7 +140,7 @@ class BodyText:
         return "".join(line + "\n" for line in self.lines)
 
 
-@dataclass(slots=True)
+@record
 class CModule:
     """Parts of a translation unit, in order; `helpers` by name, each after what it calls."""
 

@@ -8,7 +8,6 @@ are expressions, else an if-statement.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tack.codegen.atomics import atomic_helper
 from tack.codegen.c_arithmetic import ArithmeticEmitter
@@ -17,12 +16,13 @@ from tack.codegen.c_facts import DEEPEST, ExpressionFacts
 from tack.codegen.launch_plan import ARRAY, EXTENT, SCALAR, KernelParameter
 from tack.lang import ir
 from tack.lang.diagnostics import fail
+from tack.lang.records import record
 from tack.lang.types import DType, i64
 
 _LINK = {"and": " && ", "or": " || "}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class CArray:
     """An array in C: its pointer, element type and address space. `extents` are texts; of a kernel's own argument they
     are None, since a kernel takes only the extents that it reads, and `position` is the argument's."""

@@ -7,8 +7,6 @@ dialect is added is told in docs/design/adding-a-backend.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tack.codegen.c_dialect import CModule
 from tack.codegen.c_facts import ExpressionFacts
 from tack.codegen.c_launch import LaunchEmitter
@@ -16,10 +14,11 @@ from tack.codegen.integer_ops import IntegerCodeGen
 from tack.codegen.launch_plan import KernelPlan, LaunchPlan
 from tack.lang import ir
 from tack.lang.diagnostics import fail
+from tack.lang.records import record
 from tack.lang.types import ArrayType, DType, f64
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class CFamilyOptions:
     """What shapes the text besides the IR; every field is part of a variant's key.
 

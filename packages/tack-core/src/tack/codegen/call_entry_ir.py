@@ -10,7 +10,8 @@ No address of the process is in the text (all are imported symbols), so its obje
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+
+from tack.lang.records import record
 
 MAX_PARAMS = 32  # the frame is fixed; kernels with more parameters keep the slow path
 
@@ -29,7 +30,7 @@ READ_ONLY = 1 << 16
 F32_LIMIT = float(2**128 - 2**103)  # from here on a finite double rounds to infinity in f32
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Layout:
     """Where fields lie in this interpreter's and this NumPy's objects; found and checked by the runtime."""
 

@@ -6,10 +6,10 @@ A bound of a loop is a tree of tuples: ``("const", n)``, ``("scalar", position)`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tack.lang import ir
+from tack.lang.records import record
 from tack.lang.types import ArrayType, DType, i64, u64
 
 Bound = tuple[Any, ...]
@@ -27,7 +27,7 @@ TRIPS: Final = "trips"  # how many values that range has
 _ADDRESSES = (ARRAY, RESULT)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class KernelParameter:
     """One parameter of a generated kernel. `position` is that of the user's parameter, `axis` an axis of its array, or
     of the loop; `dtype` the element type of an address, and the type of anything else."""
@@ -49,7 +49,7 @@ class KernelParameter:
         return (not self.is_address, size, kinds.index(self.kind), (self.position << 8) + self.axis)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class RangePlan:
     """A range of a parallel loop, as bounds that the host evaluates at each call."""
 
@@ -58,7 +58,7 @@ class RangePlan:
     step: Bound
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class KernelPlan:
     """A generated kernel: its name, its parameters in order, and the ranges of its loop (none for the result)."""
 
@@ -67,7 +67,7 @@ class KernelPlan:
     ranges: tuple[RangePlan, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class LaunchPlan:
     """A call: its loops in order, then the kernel of one iteration that writes the result, if there is one.
 

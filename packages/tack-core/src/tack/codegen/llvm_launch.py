@@ -10,7 +10,6 @@ and one ``i32 tack_launch(block)``: evaluates the bounds of all loops, then runs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from tack.codegen.llvm_bounds import BoundsEmitter
@@ -18,6 +17,7 @@ from tack.codegen.llvm_statements import StatementEmitter
 from tack.codegen.llvm_values import FunctionText, Value, llvm_type
 from tack.codegen.work_estimate import work
 from tack.lang import ir
+from tack.lang.records import record
 from tack.lang.types import ArrayType, DType, i64
 
 LAUNCH_SYMBOL: Final = "tack_launch"
@@ -29,7 +29,7 @@ _WORTH_SHARING: Final = 100_000
 _RANGE_WORDS: Final = 3  # start, step, count
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class _Nest:
     """A parallel loop while its iterations are written: what each starts from, and the ends of the run."""
 

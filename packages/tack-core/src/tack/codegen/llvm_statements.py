@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from tack.codegen.llvm_expressions import ExpressionEmitter, _typed, function_symbol, result_type
 from tack.codegen.llvm_values import ArrayStorage, FunctionText, Value, literal, llvm_type, mangle
 from tack.lang import ir
+from tack.lang.records import record
 from tack.lang.types import ArrayType, DType
 
 PRINT_SYMBOL: Final = "tack_print"
 """``void tack_print(i64 site, ptr values)``: the runtime's side of `print`; values as words of the argument block."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PrintSite:
     """One `print` of the source: its literal texts, and the types of the values between them."""
 

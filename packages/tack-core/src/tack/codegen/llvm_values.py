@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
+from tack.lang.records import field, record
 from tack.lang.types import DType, f64, int_to_float, round_float
 
 # The shape of a value says how it varies from one iteration to the next. Today every value is the same scalar code for
@@ -22,7 +22,7 @@ MATH_LIBRARY: Final = frozenset(
 written here: LLVM makes them of others (`sincos` of `sin` and `cos`, `ldexp` of `exp2` of an integer)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Value:
     """A value in generated code: its SSA name or literal, its type, and its shape over iterations."""
 
@@ -31,7 +31,7 @@ class Value:
     shape: int = UNIFORM
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ArrayStorage:
     """Where an array lives: pointer, element type, one i64 extent a dimension, and the alignment that is promised."""
 
@@ -68,7 +68,7 @@ def mangle(name: str) -> str:
     return text if len(text) <= 200 else f"{text[:150]}$.{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-@dataclass(slots=True)
+@record
 class FunctionText:
     """One function while it is written: a list of lines, and entry-block slots apart from them."""
 
@@ -123,7 +123,7 @@ class FunctionText:
         return "\n".join([header + " {", "entry:", *self.slots, *self.lines, "}", ""])
 
 
-@dataclass(slots=True)
+@record
 class ModuleText:
     """Declarations, globals and functions of a module, each once, in order."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tack.codegen.c_dialect import OPENCL_TYPES, Dialect
 from tack.codegen.c_family import CFamilyCodeGen, CFamilyOptions
 from tack.lang import ir
+from tack.lang.records import record
 from tack.lang.types import ArrayType, DType, f32, f64, u32
 
 OPENCL = Dialect(
@@ -30,7 +30,7 @@ OPENCL = Dialect(
 _EXCHANGE = {"exchange": "xchg"}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class OpenCLOptions(CFamilyOptions):
     """What the device has: f64, 64-bit atomics, and the atomics of C11 ("explicit") instead of those of OpenCL 1.2.
 

@@ -19,9 +19,10 @@ Nothing is asked of the running process here: `PoolTarget` carries all of it, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from string import Template
 from typing import Literal
+
+from tack.lang.records import record
 
 X86_64 = frozenset({"x86_64", "amd64"})
 AARCH64 = frozenset({"aarch64", "arm64"})
@@ -44,7 +45,7 @@ CPU_SET_BITS = 1024  # libc's cpu_set_t; the calls fail on a larger machine, and
 Waiting = Literal["futex", "condvar", "none"]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class PoolTarget:
     """The machine for which the pool is written; its fields are the cache key of the text.
 

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import ast
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any
 
 from tack.lang.ast_expressions import ExpressionLowering
 from tack.lang.ir import IRConst, IRExpr, IRVar
 from tack.lang.ir_vector import IRComponent, IRVector, IRVectorOp
 from tack.lang.lowering_context import Captured
+from tack.lang.records import record
 from tack.lang.types import DType, VecType, mat, vec
 
 COMPONENTS = {"x": 0, "y": 1, "z": 2, "w": 3}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Place:
     """A target with brackets or a component: of a local (no `index`), or of an array. Both are syntax trees still."""
 

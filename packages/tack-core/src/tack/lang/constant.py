@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
+from tack.lang.records import record
 from tack.lang.types import DType, Scalar, as_dtype, convert_value, is_integer_number
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@record(frozen=True, eq=False, repr=False)
 class Constant:
     """A number that kernels capture by value; made by `tack.constant`."""
 

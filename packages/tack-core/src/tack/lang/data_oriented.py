@@ -10,12 +10,14 @@ import inspect
 import itertools
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tack.lang.array import Array
-from tack.lang.ir import IRFunction, IRParam
 from tack.lang.names import MISSING
+from tack.lang.records import record
+
+if TYPE_CHECKING:
+    from tack.lang.ir import IRFunction, IRParam
 
 _RECORD = "_tack_record"
 _T = TypeVar("_T", bound=type)
@@ -120,7 +122,7 @@ def instance_value(obj: Any, name: str) -> Any:
     return MISSING
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class InstanceNode:
     """One instance that a function uses: a parameter (`parent` is -1) or an attribute of an earlier node.
 
@@ -134,7 +136,7 @@ class InstanceNode:
     class_names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Structure:
     """How a function takes its instance parameters apart; `fields` become parameters, in this order."""
 

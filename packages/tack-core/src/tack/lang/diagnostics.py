@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NoReturn
+
+from tack.lang.records import field, record
 
 
 class UnsupportedSyntaxError(NotImplementedError):
@@ -15,7 +16,7 @@ class SourceUnavailableError(TypeError):
     """The source text of a decorated function cannot be found."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class SourceText:
     """A file (or notebook cell) that holds kernels: its name and its lines, 1-based as Python counts them."""
 
@@ -26,7 +27,7 @@ class SourceText:
         return self.lines[number - 1].rstrip("\n") if 0 < number <= len(self.lines) else ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Loc:
     """A place in user code. `line` is 1-based; `col` and `end_col` are 0-based character columns."""
 

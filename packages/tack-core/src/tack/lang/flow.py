@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+from tack.lang.records import field, record
 
 UNASSIGNED, ASSIGNED, ENDED_LOOP, OTHER_ITERATION = 1, 2, 4, 8
 
@@ -32,7 +33,7 @@ _PROBLEMS = (
 )
 
 
-@dataclass(slots=True)
+@record
 class _Loop:
     breaks: list[State] = field(default_factory=list)
     continues: list[State] = field(default_factory=list)

@@ -22,14 +22,19 @@ class Func:
         When it is called on the host.
     """
 
-    source: FunctionSource
-
     def __init__(self, fn: Callable[..., Any]) -> None:
-        self.source = read_source(fn, "device function")
+        self._fn, self._source = fn, None if _is_library(fn) else read_source(fn, "device function")
         functools.update_wrapper(self, fn)
         self._lowered: Lowered | None = None
         # Weak: a kernel's lowering owns them, which in turn belongs to the class of an instance.
         self._for_instances: list[weakref.ref[InstanceFunc]] = []
+
+    @property
+    def source(self) -> FunctionSource:
+        """Text and syntax tree, read when the function is made; of Tack's own functions when they are used."""
+        if self._source is None:
+            self._source = read_source(self._fn, "device function")
+        return self._source
 
     def lowered(self) -> Lowered:
         """The untyped template for the values that captured names hold now (rules CAP-5, CAP-11)."""
@@ -56,13 +61,18 @@ class Func:
         return fresh
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"device function `{self.source.name}` works only inside a kernel or another device function")
+        raise TypeError(f"device function `{self._fn.__name__}` works only inside a kernel or another device function")
 
     def __reduce__(self) -> str:
-        return self.source.fn.__qualname__  # pickled by its name, and its own copy, as a function is
+        return self._fn.__qualname__  # pickled by its name, and its own copy, as a function is
 
     def __repr__(self) -> str:
-        return f"<tack device function {self.source.fn.__qualname__}>"
+        return f"<tack device function {self._fn.__qualname__}>"
+
+
+def _is_library(fn: Callable[..., Any]) -> bool:
+    """Whether a function is Tack's own: reading all their sources would double the time of `import tack`."""
+    return str(getattr(fn, "__module__", "")).startswith("tack.")
 
 
 class InstanceFunc:

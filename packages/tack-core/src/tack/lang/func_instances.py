@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from tack.lang.diagnostics import Loc
@@ -21,10 +20,11 @@ from tack.lang.ir import (
     Symbol,
     walk,
 )
+from tack.lang.records import record
 from tack.lang.types import DType, ValueType
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Argument:
     """What an instance knows of one argument: its type, and whether it is a literal, a weak one."""
 
@@ -33,7 +33,7 @@ class Argument:
     weak: bool = False
 
 
-@dataclass(slots=True)
+@record
 class Instance:
     """A typed device function. `layout` says which argument, at which type, each of its parameters takes: a weak
     argument may be wanted at f32, at f64 or at both. `weak` marks the results that are literal expressions."""

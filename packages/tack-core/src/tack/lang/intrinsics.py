@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import builtins
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tack.lang.ops import ATOMICS, BUILTINS, VECTOR_OPS
+from tack.lang.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Meaning:
     """How a call is lowered.
 

@@ -15,21 +15,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from typing import Any
 
 from tack.lang.diagnostics import Loc
+from tack.lang.records import field, record
 from tack.lang.types import ArrayType, DType, ValueType
 
 # --------------------------------------------------------------------------------------------------- expressions
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRNode:
     loc: Loc
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRExpr(IRNode):
     """A value. `_literal` and `_weak` mark (rules LIT-*) a literal expression, and one holding a float literal."""
 
@@ -38,7 +39,7 @@ class IRExpr(IRNode):
     _weak: bool = False
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRConst(IRExpr):
     """A number: a literal, a captured number, or (with `pinned`) a typed `tack.constant`. Typed: exact at `dtype`,
     except that an f32 or f64 constant holds the Python value, which the generator rounds once."""
@@ -47,14 +48,14 @@ class IRConst(IRExpr):
     pinned: DType | None = None
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRVar(IRExpr):
     """A read of a scalar symbol: parameter, local, loop variable or temporary."""
 
     name: str
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRArrayRef(IRExpr):
     """An array passed by reference; only as an argument of `IRCall`. Typed: `array_type` is set; dtype stays None."""
 
@@ -62,7 +63,7 @@ class IRArrayRef(IRExpr):
     array_type: ArrayType | None = None
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRArrayAttr(IRExpr):
     """`a.shape[axis]` ("shape"), `a.size` or `a.ndim`; always i64. `len(a)` is the shape of axis 0."""
 
@@ -71,7 +72,7 @@ class IRArrayAttr(IRExpr):
     axis: int = 0
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRLoad(IRExpr):
     """`array[index]`: one index a dimension, or one flat index. Typed: every index is i64 after an IRCast."""
 
@@ -79,7 +80,7 @@ class IRLoad(IRExpr):
     index: list[IRExpr]
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRUnary(IRExpr):
     """`op` is "-" or "~". Typed: operand has this node's dtype. (Unary plus is dropped when lowered.)"""
 
@@ -87,7 +88,7 @@ class IRUnary(IRExpr):
     operand: IRExpr
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRBinOp(IRExpr):
     """`op` is one of ``+ - * / // % ** << >> & | ^``. Typed: both operands have this node's dtype, except that the
     exponent of an integer power is u64 (a negative run-time exponent is a caller constraint)."""
@@ -97,7 +98,7 @@ class IRBinOp(IRExpr):
     right: IRExpr
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRCompare(IRExpr):
     """One comparison (``< <= > >= == !=``), i32 0/1. Typed: both operands have `_operand_type`."""
 
@@ -107,7 +108,7 @@ class IRCompare(IRExpr):
     _operand_type: DType | None = None
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRBoolOp(IRExpr):
     """`op` is "and" or "or": short-circuit, i32 0/1. Each value is a condition (nonzero is true, NaN is true)."""
 
@@ -115,14 +116,14 @@ class IRBoolOp(IRExpr):
     values: list[IRExpr]
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRNot(IRExpr):
     """`not x`: i32 0/1; the operand is a condition."""
 
     operand: IRExpr
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRSelect(IRExpr):
     """`then if cond else other`; only the chosen arm is evaluated. Typed: both arms have this node's dtype."""
 
@@ -131,7 +132,7 @@ class IRSelect(IRExpr):
     other: IRExpr
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRBind(IRExpr):
     """Evaluate `value`, keep it in the temporary `name`, and yield it (the middle operand of a comparison chain)."""
 
@@ -139,7 +140,7 @@ class IRBind(IRExpr):
     value: IRExpr
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRCast(IRExpr):
     """Conversion to `target` (== dtype once typed). `explicit` casts were written; the others annotate_types added."""
 
@@ -148,7 +149,7 @@ class IRCast(IRExpr):
     explicit: bool = True
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRBuiltin(IRExpr):
     """A builtin of `ops.BUILTINS` by name. Typed: every argument has `_operand_type`; the row gives the result."""
 
@@ -157,7 +158,7 @@ class IRBuiltin(IRExpr):
     _operand_type: DType | None = None
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRAtomic(IRExpr):
     """`tack.atomic_<op>(array, index, args...)`, yielding the old value. `args` is (value,), for "cas" (expected,
     desired); evaluated index first, then args. Typed: args and the result have the element type."""
@@ -168,7 +169,7 @@ class IRAtomic(IRExpr):
     args: list[IRExpr]
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRCall(IRExpr):
     """A call of a device function. Untyped: `callee` is the `Func`. Typed: `symbol` names the instance in
     `IRKernel.functions`, and scalar arguments have the parameter types. A call for several results or none is legal
@@ -179,17 +180,17 @@ class IRCall(IRExpr):
     symbol: str | None = None
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRThreadId(IRExpr):
     """`tack.thread_id()`: the lane's number in its workgroup, i32; past the end of the trip count as well."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRGroupIndex(IRExpr):
     """The workgroup's number, i64: flat iteration // group size. Made by the workgroup pass only."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRBlockReduce(IRExpr):
     """`tack.block_<op>(value)`, a collective: `op` is "sum", "min" or "max". Typed: value and result are f32.
     Split: only as the whole value of an IRAssign in an IRWorkgroup's tree, of a local that nothing else reads."""
@@ -201,12 +202,12 @@ class IRBlockReduce(IRExpr):
 # ---------------------------------------------------------------------------------------------------- statements
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRStmt(IRNode):
     pass
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRAssign(IRStmt):
     """`name = value`. Typed: the value has `_resolved_type`, the one type of that local."""
 
@@ -216,7 +217,7 @@ class IRAssign(IRStmt):
     _resolved_type: DType | None = None
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRUnpack(IRStmt):
     """`t0, t1 = f(...)`: the results of a device function into fresh temporaries."""
 
@@ -224,7 +225,7 @@ class IRUnpack(IRStmt):
     call: IRCall
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRStore(IRStmt):
     """`array[index] = value`: the value is evaluated before the index. Typed: the value has the element type."""
 
@@ -233,27 +234,27 @@ class IRStore(IRStmt):
     value: IRExpr
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRExprStmt(IRStmt):
     """A call or an atomic for its effect."""
 
     value: IRExpr
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRIf(IRStmt):
     cond: IRExpr
     then: list[IRStmt]
     other: list[IRStmt]
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRWhile(IRStmt):
     cond: IRExpr
     body: list[IRStmt]
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRFor(IRStmt):
     """A serial `for var in range(start, stop, step)`. The three are evaluated once, in order; typed: all i64. `var` is
     an i64 local that is set at the start of each iteration from a hidden counter, so the body may assign it."""
@@ -265,24 +266,24 @@ class IRFor(IRStmt):
     body: list[IRStmt]
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRBreak(IRStmt):
     pass
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRContinue(IRStmt):
     """In a parallel loop's own body: ends that iteration."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRReturn(IRStmt):
     """Device function: anywhere, `values` are its results (none, one or several). Kernel: last statement, one value."""
 
     values: list[IRExpr]
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRLocalArray(IRStmt):
     """`name = tack.local(shape, dtype)`: private storage of this iteration, contents undefined. In the space "shared",
     `tack.shared`: storage of a workgroup, before a parallel loop or directly in its body."""
@@ -293,12 +294,12 @@ class IRLocalArray(IRStmt):
     space: str = "private"
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRBarrier(IRStmt):
     """`tack.barrier()`, a collective: orders shared and global memory within the workgroup."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRPrint(IRStmt):
     """`print(...)`: literal text and numbers, in order. `sep`-joined text is already in the parts, and the last part
     ends with the `end` string."""
@@ -306,7 +307,7 @@ class IRPrint(IRStmt):
     parts: list[str | IRExpr]
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRAssert(IRStmt):
     """Kept for checked mode; generators of unchecked variants skip it."""
 
@@ -314,7 +315,7 @@ class IRAssert(IRStmt):
     message: str | None
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRRange:
     """One dimension of a parallel loop. The bounds are HOST expressions (`bounds.py`): Python integers at run time,
     made only of IRConst, IRVar of scalar parameters, IRArrayAttr, ``+ - * // %``, unary minus and min/max. They are
@@ -325,7 +326,7 @@ class IRRange:
     step: IRExpr
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRParallelFor(IRStmt):
     """A parallel loop over the product of `ranges` (last index fastest); `vars` are i64. Only at a kernel's top."""
 
@@ -334,14 +335,14 @@ class IRParallelFor(IRStmt):
     body: list[IRStmt]
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRRegion(IRStmt):
     """Part of an IRWorkgroup without collectives: run by each lane that is within the trip count, and by no other."""
 
     body: list[IRStmt]
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRWorkgroup(IRStmt):
     """A parallel loop that uses workgroups, split at its collectives (docs/design/workgroups.md). Workgroup w runs the
     flat iterations from ``w * group`` on, below ``(w + 1) * group``, one a lane.
@@ -360,7 +361,7 @@ class IRWorkgroup(IRStmt):
 # ------------------------------------------------------------------------------------------ functions and kernels
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class Symbol:
     """What a symbol is: "param", "local", "loop" or "temp" (scalars), "array" (an array parameter or a table), or
     "local_array" (shared ones too). `source_name` is what the user wrote. `dtype` is set when typed."""
@@ -373,7 +374,7 @@ class Symbol:
     array_type: ArrayType | None = None
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRParam:
     """A parameter: `annotation` pins a scalar (`n: tack.i64`); `type` is set when typed. `written` and `read` say
     whether an array parameter may be stored to (atomics included) or loaded from, device functions included."""
@@ -386,7 +387,7 @@ class IRParam:
     read: bool = False
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRTable:
     """A captured tuple (or tuple of tuples) of numbers, indexable at run time; row-major `values`."""
 
@@ -396,7 +397,7 @@ class IRTable:
     dtype: DType | None = None
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRFunction:
     """A device function: a template (untyped) or an instance for certain argument types (typed, `results` set)."""
 
@@ -409,7 +410,7 @@ class IRFunction:
     results: tuple[DType, ...] = ()
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRKernel(IRFunction):
     """A kernel. `body` holds effect-free statements on locals, IRParallelFor, and at most one trailing IRReturn. Each
     parallel iteration starts from the values that the statements before its loop give. Typed: `functions` holds every

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NoReturn
 
 from tack.lang.constant_checks import constant_value
@@ -52,6 +52,7 @@ from tack.lang.ir import (
     walk,
 )
 from tack.lang.ir_vector import IRComponentAssign, IRComponentStore
+from tack.lang.records import record
 from tack.lang.type_inference import integer_type_for_values, join_types, promote_types
 from tack.lang.types import ArrayType, DType, ValueType, element_of, f32, f64, i64, number_type, shape_of, shaped
 from tack.lang.weak_literals import WeakLiterals, version_name
@@ -65,7 +66,7 @@ class UntypedRead(Exception):
         self.name, self.loc = name, loc
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class _Given:
     """One assignment's part in the join of a local."""
 

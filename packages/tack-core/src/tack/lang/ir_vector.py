@@ -6,13 +6,12 @@ beside a vector may be a scalar of the vector's number type, which counts for ev
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tack.lang.ir import IRExpr, IRStmt, IRStore
+from tack.lang.records import record
 from tack.lang.types import VecType
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRVector(IRExpr):
     """`[x, y, z]`, or `tack.vec3(x, y, z)` with its `target`. Items are numbers, rows of a matrix, or, typed, one
     number that fills a vector. Typed: all numbers have the number type of `dtype`."""
@@ -21,7 +20,7 @@ class IRVector(IRExpr):
     target: VecType | None = None
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRComponent(IRExpr):
     """`base.x`, `base[k]` or `base[i, j]`. Typed: the indices are i64, and in range where constant."""
 
@@ -29,7 +28,7 @@ class IRComponent(IRExpr):
     index: list[IRExpr]
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRVectorOp(IRExpr):
     """An operation of `vector_algebra` on whole vectors: "dot", "matmul", "any", "select", ... Typed: numbers of the
     arguments have `_operand_type`, but for the condition of "select"."""
@@ -38,7 +37,7 @@ class IRVectorOp(IRExpr):
     args: list[IRExpr]
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRComponentAssign(IRStmt):
     """`name.x = value` of a local or a parameter; the value is evaluated before a run-time index."""
 
@@ -47,7 +46,7 @@ class IRComponentAssign(IRStmt):
     value: IRExpr
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@record(eq=False, kw_only=True)
 class IRComponentStore(IRStore):
     """`array[index].x = value`: only that component is touched in memory."""
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tack.lang import ir
+from tack.lang.records import record
 
 Names = frozenset[str]
 _NONE: Names = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class _Targets:
     """What is live where the jumps of a loop go."""
 

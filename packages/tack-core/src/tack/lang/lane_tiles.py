@@ -7,17 +7,17 @@ hide from a compiler that neighbouring lanes touch neighbouring elements; as a n
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 from tack.lang import ir
 from tack.lang.ir_building import Symbols, cast, rebuild, var
+from tack.lang.records import record
 from tack.lang.types import i64
 
 _NARROWEST = 8  # narrower rows than this are worse for a vector unit than the division
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Nest:
     """Lane = `high` * width + `low`; the body has these for the quotient and the remainder of the lane's number."""
 

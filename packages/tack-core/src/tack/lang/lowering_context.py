@@ -8,7 +8,6 @@ import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from tack.lang.data_oriented import Structure
@@ -16,13 +15,14 @@ from tack.lang.diagnostics import Loc, UnsupportedSyntaxError, fail
 from tack.lang.intrinsics import LATER
 from tack.lang.ir import IRFunction, IRKernel, IRTable, Symbol
 from tack.lang.names import MISSING, Capture, ClassNames, Scope
+from tack.lang.records import field, record
 from tack.lang.source import FunctionSource
 from tack.lang.types import DType
 
 EFFECT_HINT = "statements outside the parallel loops may be evaluated any number of times; move it into a loop"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Lowered:
     """An untyped template. `captures` are those of the function and of every device function that it reaches; the other
     fields are what a caller has to know: which parameters are arrays, how many results there are, whether it prints,
@@ -38,7 +38,7 @@ class Lowered:
     workgroup: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class _Frame:
     source: FunctionSource
     site: Loc | None
@@ -64,7 +64,7 @@ def call_chain() -> tuple[Loc, ...]:
     return tuple(frame.site for frame in _FRAMES.get() if frame.site is not None)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Captured:
     """A free name or attribute chain: its spelling and the Python object it holds."""
 
@@ -72,7 +72,7 @@ class Captured:
     value: Any
 
 
-@dataclass(slots=True)
+@record
 class Effects:
     """What the function does to arrays, by symbol of the array parameter, whether it prints, and an intrinsic of
     workgroups that it calls."""

@@ -7,7 +7,6 @@ import difflib
 import inspect
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from tack.lang.data_oriented import (
@@ -20,10 +19,11 @@ from tack.lang.data_oriented import (
 from tack.lang.func import Func
 from tack.lang.lowering_context import Captured, Context
 from tack.lang.names import MISSING
+from tack.lang.records import field, record
 from tack.lang.source import FunctionSource
 
 
-@dataclass(slots=True, eq=False)
+@record(eq=False)
 class InstanceRef:
     """An instance that the function being lowered names. `obj` is an example of it, held only while lowering."""
 

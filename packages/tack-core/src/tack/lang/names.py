@@ -5,16 +5,16 @@ from __future__ import annotations
 import types
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tack.lang.constant import Constant, plain_number
+from tack.lang.records import record
 from tack.lang.types import Scalar
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<unbound>"})()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class GlobalNames:
     """A module's names, then the builtins, as Python looks a global name up."""
 
@@ -26,7 +26,7 @@ class GlobalNames:
         return self.builtins.get(name, MISSING) if value is MISSING else value
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class CellName:
     """A variable of an enclosing function."""
 
@@ -39,7 +39,7 @@ class CellName:
             return MISSING
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ModuleNames:
     """The attributes of a module (or of a Tack dtype)."""
 
@@ -49,7 +49,7 @@ class ModuleNames:
         return getattr(self.owner, name, MISSING)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ClassNames:
     """The attributes of a class, or with `after` those that ``super()`` finds; the class is not kept alive."""
 
@@ -94,7 +94,7 @@ def value_key(value: Any) -> Any:
     return (type(value), number.hex() if isinstance(number, float) else number)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Capture:
     """One step of resolving a name: where it was looked up, and what it held when the code was lowered."""
 

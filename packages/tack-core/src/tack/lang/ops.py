@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import tack.lang.exact as exact
+from tack.lang.records import record
 
 
 class Rule(enum.Enum):
@@ -29,7 +29,7 @@ class Rule(enum.Enum):
     BITS = "i32; integer argument of any type"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Op:
     """One row. `evaluate(dtype, *values)` gives the exact result, values and result being Python numbers of the type
     `dtype` that the operation runs in (the operand type for COMPARE, PREDICATE and BITS). `constraint` names the rule

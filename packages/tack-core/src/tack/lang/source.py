@@ -11,10 +11,10 @@ import sys
 import types
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from tack.lang.diagnostics import Loc, SourceText, SourceUnavailableError, UnsupportedSyntaxError
+from tack.lang.records import record
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -28,7 +28,7 @@ _ADVICE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class FunctionSource:
     """The source of one function. `what` is "kernel" or "device function", as messages say it."""
 
@@ -111,7 +111,7 @@ def _texts(fn: types.FunctionType) -> Iterator[str]:
         yield sys.orig_argv[sys.orig_argv.index("-c") + 1]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class _Parsed:
     """A text, with its functions by name and first line, as trees and as the code they compile to."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tack.lang.records import field, record
 
-@dataclass(frozen=True, slots=True, repr=False)
+
+@record(frozen=True, repr=False)
 class DType:
     """A fixed-width number type: ``i8 i16 i32 i64 u8 u16 u32 u64 f32 f64``.
 
@@ -85,7 +86,7 @@ class DType:
         return Scalar(self, convert_value(value, self))
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@record(frozen=True, repr=False)
 class Scalar:
     """A number with a Tack type, made on the host by ``tack.u8(3)``; passed to a kernel it keeps that type."""
 
@@ -197,7 +198,7 @@ def int_to_float(value: int, dtype: DType) -> float:
     return float(kind(value).astype(np.float32))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ArrayType:
     """The type of an array operand: element dtype, rank, address space and, where constant, its shape.
 
@@ -216,7 +217,7 @@ class ArrayType:
         return f"{element_of(self).name} array ({dims})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@record(frozen=True, repr=False)
 class VecType(DType):
     """A vector (``shape == (n,)``) or matrix (``(rows, columns)``) of 2 to 4 numbers a dimension.
 

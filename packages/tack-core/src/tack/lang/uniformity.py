@@ -11,15 +11,14 @@ overlap, and other workgroups may be storing to them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tack.lang import ir
 from tack.lang.diagnostics import Loc
+from tack.lang.records import record
 
 _LONGEST_TRAIL = 4
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Why:
     """Why a value varies: `text` is a noun phrase, `loc` where the value is."""
 
@@ -28,7 +27,7 @@ class Why:
     trail: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Control:
     """Why control varies: `what` decides (an `if`, a loop, a jump), at `loc`."""
 

@@ -6,11 +6,11 @@ Every argument is the list of its components, row-major, cheap to repeat; `keep`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from tack.lang.diagnostics import Loc
 from tack.lang.ir import IRBinOp, IRBoolOp, IRBuiltin, IRConst, IRExpr, IRSelect, IRUnary
 from tack.lang.purity import fresh
+from tack.lang.records import record
 from tack.lang.types import DType, i32
 
 Parts = list[IRExpr]
@@ -20,7 +20,7 @@ USED_ONCE = ("dot", "distance", "transpose", "trace", "any", "all", "select")
 """Operations that use each component of their arguments at most once."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Algebra:
     """The formulas at one number type."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from tack.lang.ir import IRKernel
+from tack.lang.records import record
 
 if TYPE_CHECKING:
     from tack.lang.array import Array
+    from tack.lang.ir import IRKernel
 
 # Status words of a launch, the same on every backend; with these two nothing has run.
 STATUS_OK = 0
@@ -21,7 +21,7 @@ STATUS_BOUNDS_ZERO_DIVISION = 2
 BLOCK_WORDS_PER_PARAM = 3  # array: address, bytes, address of extents; scalar: bits, 0, 0
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class VariantOptions:
     """All that shapes generated code beyond the typed IR; every field is part of the variant's key.
 
@@ -29,6 +29,14 @@ class VariantOptions:
     """
 
     disjoint: bool = False
+
+
+@record(frozen=True)
+class Artifact:
+    """A compiled kernel apart from any process: `notes` are literals."""
+
+    notes: dict[str, Any]
+    payload: bytes
 
 
 class Executable(Protocol):
@@ -80,6 +88,27 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def compile(self, kernel: IRKernel, options: VariantOptions) -> Executable:
         """Compile verified, typed IR. Thread-safe."""
+
+    def cache_target(self) -> str | None:
+        """What compiled code depends on besides the kernel: processor, features, tools; None: code is not kept.
+
+        A backend that gives one has `build` and `load`, and its `compile` is both of them.
+        """
+        return None
+
+    def build(self, kernel: IRKernel, options: VariantOptions) -> Artifact:
+        """Compile verified, typed IR to what a disk cache can keep. Thread-safe."""
+        raise NotImplementedError
+
+    def load(self, artifact: Artifact) -> Executable:
+        """Make what `build` returned, in this process or an earlier one, executable.
+
+        Raises
+        ------
+        ValueError, TypeError, KeyError, LookupError, OSError
+            If it is not of this backend, or does not fit this process.
+        """
+        raise NotImplementedError
 
     @abc.abstractmethod
     def synchronize(self) -> None:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tack.codegen.llvm_gen import LLVMCodeGen
-from tack.codegen.llvm_launch import LAUNCH_SYMBOL, PARALLEL_FOR_SYMBOL
-from tack.codegen.llvm_statements import PRINT_SYMBOL, PrintSite
-from tack.lang.ir import IRKernel
-from tack.lang.types import DTYPES
-from tack.runtime.backend import Backend, VariantOptions
-from tack.runtime.cpu_pool import pool
+from tack.lang.types import BY_NAME, DTYPES, DType
+from tack.runtime.backend import Artifact, Backend, VariantOptions
+from tack.runtime.host_identity import code_target
 from tack.runtime.host_memory import HostMemory
-from tack.runtime.llvm_jit import LLVMCompiler, NativeLibrary, compiler
+from tack.runtime.native_code import NativeCode
+from tack.runtime.native_image import NativeLibrary
 from tack.runtime.number_text import number_text
+from tack.runtime.pool_slot import parallel_for_word
+
+if TYPE_CHECKING:
+    from tack.lang.ir import IRKernel
+
+# Symbols of a kernel's module. The generator has them too, but kept code is loaded without it; a test compares them.
+LAUNCH_SYMBOL, PARALLEL_FOR_SYMBOL, PRINT_SYMBOL = "tack_launch", "tack_parallel_for", "tack_print"
+_LATE = frozenset({PARALLEL_FOR_SYMBOL})
+
+PrintParts = tuple[str | DType, ...]  # of one `print`: its literal texts, and the types of the values between them
 
 _Launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 _Print = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)
@@ -43,7 +50,7 @@ class CpuExecutable:
 class Printer:
     """The runtime's side of `print`: native code gives the number of a site and the values."""
 
-    def __init__(self, sites: list[PrintSite]) -> None:
+    def __init__(self, sites: list[PrintParts]) -> None:
         self._sites = sites
         self._error: BaseException | None = None
         self.callback = _Print(self._print)
@@ -60,9 +67,9 @@ class Printer:
             self._error = self._error or error
 
     @staticmethod
-    def _texts(site: PrintSite, values: int) -> list[str]:
+    def _texts(site: PrintParts, values: int) -> list[str]:
         texts, place = [], values
-        for part in site.parts:
+        for part in site:
             if isinstance(part, str):
                 texts.append(part)
             else:
@@ -98,19 +105,38 @@ class CpuBackend(HostMemory, Backend):
     )
 
     def compile(self, kernel: IRKernel, options: VariantOptions) -> CpuExecutable:
+        return self.load(self.build(kernel, options))
+
+    def cache_target(self) -> str | None:
+        return code_target()
+
+    def build(self, kernel: IRKernel, options: VariantOptions) -> Artifact:
+        from tack.codegen.llvm_gen import LLVMCodeGen
+        from tack.runtime.llvm_jit import compiler
+
         generator = LLVMCodeGen(kernel, options)
-        llvm = compiler()
-        image = llvm.compile_object(generator.source())
-        return load_kernel(llvm, image, generator.print_sites)
+        data = compiler().compile_object(generator.source())
+        notes, payload = NativeCode.of_object(data, (LAUNCH_SYMBOL,), _LATE).describe()
+        sites = [[p if isinstance(p, str) else {"dtype": p.name} for p in s.parts] for s in generator.print_sites]
+        return Artifact({"code": notes, "prints": sites}, payload)
+
+    def load(self, artifact: Artifact) -> CpuExecutable:
+        code = NativeCode.described(artifact.notes["code"], artifact.payload)
+        sites = [
+            tuple(p if isinstance(p, str) else BY_NAME[p["dtype"]] for p in site) for site in artifact.notes["prints"]
+        ]
+        printer = Printer(sites) if sites else None
+        imports = {} if printer is None else {PRINT_SYMBOL: printer.address}
+        if code.image is not None:
+            imports[PARALLEL_FOR_SYMBOL] = parallel_for_word()
+        else:
+            from tack.runtime.cpu_pool import pool
+
+            imports[PARALLEL_FOR_SYMBOL] = pool().address
+        return CpuExecutable(code.load(imports), printer)
 
     def inspect(self, kernel: IRKernel, options: VariantOptions) -> dict[str, str]:
+        from tack.codegen.llvm_gen import LLVMCodeGen
+        from tack.runtime.llvm_jit import compiler
+
         return compiler().stages(LLVMCodeGen(kernel, options).source())
-
-
-def load_kernel(llvm: LLVMCompiler, image: bytes, print_sites: list[PrintSite]) -> CpuExecutable:
-    """A kernel's object file, freshly compiled or kept from earlier, as something that launches."""
-    printer = Printer(print_sites) if print_sites else None
-    imports = {PARALLEL_FOR_SYMBOL: pool().address}
-    if printer is not None:
-        imports[PRINT_SYMBOL] = printer.address
-    return CpuExecutable(llvm.load(image, (LAUNCH_SYMBOL,), imports), printer)

@@ -1,10 +1,9 @@
 """The CPU thread pool of this process.
 
 `pool()` makes it at the first call, from the text in `tack.codegen.thread_pool_ir`: 20 ms of compiling without
-optimisation, as the pool's own instructions are nothing beside the traffic between cores that they cause. Native code
-calls it through `ThreadPool.address`; nothing in Python stands between a kernel and its threads.
-
-`emit_object` and `load_object` are apart, so that a disk cache can come in between.
+optimisation, as the pool's own instructions are nothing beside the traffic between cores that they cause. The disk
+cache keeps the result. Native code calls it through `ThreadPool.address`; nothing in Python stands between a kernel and
+its threads.
 """
 
 from __future__ import annotations
@@ -25,6 +24,9 @@ from typing import Any
 
 from tack.codegen.thread_pool_host_ir import SYS_FUTEX, PoolTarget, Waiting
 from tack.codegen.thread_pool_ir import EXPORTS, MAX_THREADS, PARALLEL_FOR, pool_source
+from tack.runtime.code_store import digest_of
+from tack.runtime.host_identity import code_target
+from tack.runtime.native_code import NativeCode, keep_forever, kept
 
 THREADS_VARIABLE = "TACK_CPU_THREADS"
 
@@ -138,41 +140,29 @@ def host_target(waiting: Waiting | None = None) -> PoolTarget:
 
 def emit_object(target: PoolTarget) -> bytes:
     """Compile the pool for this processor to the bytes of an object file."""
-    import llvmlite.binding as llvm
+    from tack.runtime.llvm_jit import compiler
 
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
-        opt=0,
-        reloc="pic",
-        codemodel="jitdefault",
-    )
-    module = llvm.parse_assembly(pool_source(target))
-    image: bytes = machine.emit_object(module)
-    return image
+    return compiler().compile_unoptimised(pool_source(target))
 
 
 def load_object(image: bytes) -> dict[str, int]:
-    """Load what `emit_object` returned; the addresses of its `EXPORTS`.
+    """Load what `emit_object` returned; the addresses of its `EXPORTS`. Each call makes a pool of its own."""
+    return _load(NativeCode.of_object(image, EXPORTS))
 
-    The code stays for the life of the process, because threads run it: both handles are detached, never disposed of.
-    Each call makes a pool of its own.
-    """
-    import llvmlite.binding as llvm
 
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    jit = llvm.create_lljit_compiler()
-    builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
-    for name in EXPORTS:
-        builder.export_symbol(name)
-    library = builder.link(jit, "tack_thread_pool")
-    addresses = {name: library[name] for name in EXPORTS}
-    library.detach()
-    jit.detach()
-    return addresses
+def _load(code: NativeCode) -> dict[str, int]:
+    """Load the pool's code, which stays for the life of the process, because threads run it."""
+    library = code.load({})
+    keep_forever(library)
+    return library.addresses
+
+
+def _code(target: PoolTarget) -> NativeCode:
+    """The pool's code for this machine, from the disk cache if it is there."""
+    host = code_target()
+    fields = tuple(getattr(target, name) for name in target.__dataclass_fields__)
+    digest = None if host is None else digest_of("thread pool", host, fields)
+    return kept(digest, lambda: NativeCode.of_object(emit_object(target), EXPORTS))
 
 
 # ---- The pool --------------------------------------------------------------------------------------------------------
@@ -209,7 +199,7 @@ class ThreadPool:
     def __init__(self, threads: int | None = None, waiting: Waiting | None = None) -> None:
         threads = cpu_count() if threads is None else _checked_threads(threads)
         target = host_target(waiting)
-        addresses = load_object(emit_object(target))
+        addresses = _load(_code(target))
         self.address: int = addresses[PARALLEL_FOR]
         self._init = _native(addresses, "tack_pool_init", None, ctypes.c_int32, *[ctypes.c_int64] * 3)
         self._set_helpers = _native(addresses, "tack_pool_set_helpers", None, ctypes.c_int32)

@@ -9,10 +9,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from tack.lang.records import record
 from tack.lang.types import DType, f64
 from tack.runtime import reductions
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tack.runtime.backend import Backend
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class _Row:
     """How to get a backend's class, and the module without which it cannot run, with the extra that installs it."""
 
@@ -58,7 +58,7 @@ _default: Device | None = None
 _entered: ContextVar[tuple[Device, ...]] = ContextVar("tack_entered_devices", default=())
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@record(frozen=True, repr=False)
 class Device:
     """A device, as made by `tack.device`: a value, equal to every other of the same name.
 

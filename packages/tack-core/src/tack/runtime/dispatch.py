@@ -9,7 +9,6 @@ import ctypes
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,32 +30,28 @@ from tack.codegen.call_entry_ir import (
     RESULT_SIGNED,
     RESULT_UNSIGNED,
 )
-from tack.lang.array import DEVICE_MASK, MISALIGNED, READ_ONLY, Array
-from tack.lang.ast_transform import NO_INSTANCES, lower_kernel
-from tack.lang.data_oriented import Structure, instances_in
+from tack.lang.array import DEVICE_MASK, MISALIGNED, Array
+from tack.lang.data_oriented import instances_in
 from tack.lang.depth import nesting_explained
-from tack.lang.diagnostics import UnsupportedSyntaxError, fail
+from tack.lang.diagnostics import UnsupportedSyntaxError
 from tack.lang.func import Func
-from tack.lang.ir import IRArrayRef, IRAtomic, IRCall, IRFunction, IRKernel, walk
-from tack.lang.ir_verify import verify_untyped
 from tack.lang.kernel import _Kernel
-from tack.lang.names import Capture, value_key
-from tack.lang.source_validation import validate
-from tack.lang.types import DType, Scalar, f64, i64, is_integer_number, number_type
+from tack.lang.types import DType, Scalar, f64, i64, is_integer_number
+from tack.runtime import native_call, pool_slot
 from tack.runtime.backend import STATUS_OK, VariantOptions
 from tack.runtime.binding import Binder
-from tack.runtime.bounds_errors import explain_status
-from tack.runtime.debug import DEBUG
 from tack.runtime.device import Device, current_device
 from tack.runtime.instances import FieldEntry, InstanceLowerings
 from tack.runtime.interop import wrap_argument
+from tack.runtime.lowering import Lowering, find_lowering, lower_kernel_for
 from tack.runtime.native_call import Row, Tables
-from tack.runtime.variant import Variant, build_variant
+from tack.runtime.variant import Variant
 
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
 
 NATIVE_AFTER = 8  # slow calls of a kernel before the native entry takes over: building it costs a few kernels' time
+NATIVE_AFTER_CHEAP = 2  # where the entry is at hand
 MAX_LOWERINGS = 64  # per kernel: older sets of captured values are dropped and compiled again if they return
 
 _pack_double = struct.Struct("<d").pack
@@ -73,77 +68,21 @@ def to_word(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class Lowering:
-    """A kernel lowered for one set of captured values, with its variants. `structure` says how instances among the
-    arguments were taken apart; `binder` knows the parameters that this left."""
-
-    ir: IRKernel
-    captures: tuple[Capture, ...]
-    written: tuple[int, ...]
-    pins: tuple[tuple[int, DType], ...]
-    binder: Binder
-    structure: Structure | None = None
-    entry: FieldEntry | None = None
-    rows: dict[tuple[Any, ...], Variant] = field(default_factory=dict)
-
-    def is_current(self) -> bool:
-        """Whether every captured name still holds the very object that was compiled in."""
-        return all(c.current() is c.value for c in self.captures)
-
-    def matches(self) -> bool:
-        """Whether every captured name holds a value with the same key; adopts the new objects if so."""
-        values = [c.current() for c in self.captures]  # read once: another thread may rebind the name meanwhile
-        if any(value_key(v) != c.key for v, c in zip(values, self.captures, strict=True)):
-            return False
-        self.captures = tuple(replace(c, value=v) for v, c in zip(values, self.captures, strict=True))
-        return True
-
-
-def atomic_params(ir: IRFunction) -> set[str]:
-    """The array parameters with atomic operations on them, in this function or in one that it calls."""
-    names = {p.name for p in ir.params}
-    found = set()
-    for node in walk(ir.body):
-        if isinstance(node, IRAtomic):
-            found.add(node.array)
-        elif isinstance(node, IRCall):
-            callee = node.callee.lowered().ir
-            inner = atomic_params(callee)
-            for param, arg in zip(callee.params, node.args, strict=True):
-                if isinstance(arg, IRArrayRef) and param.name in inner:
-                    found.add(arg.name)
-    return found & names
-
-
 class KernelState:
     """What the runtime keeps for one kernel: binding, lowerings, rows."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        with nesting_explained(kernel.source):
-            validate(kernel.source)
         self.binder = Binder(kernel.source)
         self.count = len(self.binder.names)
         self._slow_calls = 0
         self._tables: Tables | None = None
         self.lowerings: list[Lowering] = []
-        self._for_instances = InstanceLowerings(kernel, self.count, self._lower)
+        self._for_instances = InstanceLowerings(kernel, self.count, self._lower_for)
 
-    def _lower(self, objects: Mapping[int, Any] = NO_INSTANCES) -> Lowering:
-        with nesting_explained(self.kernel.source):
-            lowered = lower_kernel(self.kernel.source, self.kernel.group, objects)
-        ir = lowered.ir
-        if DEBUG:
-            verify_untyped(ir)
-        assert isinstance(ir, IRKernel)
-        written = tuple(i for i, p in enumerate(ir.params) if p.written)
-        pins = tuple((i, p.annotation) for i, p in enumerate(ir.params) if p.annotation is not None)
-        structure = lowered.structure
-        binder = self.binder if structure is None else self.binder.of_fields(p.name for p in ir.params)
-        lowering = Lowering(ir, lowered.captures, written, pins, binder, structure)
-        if structure is not None:
-            lowering.entry = FieldEntry(self, lowering)
+    def _lower_for(self, objects: Mapping[int, Any]) -> Lowering:
+        lowering = lower_kernel_for(self.kernel, self.binder, objects)
+        lowering.entry = FieldEntry(self, lowering)
         return lowering
 
     def lowering(self) -> Lowering:
@@ -156,9 +95,10 @@ class KernelState:
                 if known.matches():
                     self.lowerings = [known, *(x for x in self.lowerings if x is not known)]
                     return known
-            fresh = self._lower()
+            fresh = find_lowering(self.kernel, self.binder)
             # Native calls without the GIL may be running code of any lowering: none is dropped meanwhile.
-            keep = len(self.lowerings) if self.kernel._running else MAX_LOWERINGS - 1
+            in_use = self.kernel._running or pool_slot.is_starting()
+            keep = len(self.lowerings) if in_use else MAX_LOWERINGS - 1
             if keep < len(self.lowerings) and self._tables is not None:
                 self._tables.withdraw()  # a row may point at the code that goes
             self.lowerings = [fresh, *self.lowerings[:keep]]
@@ -210,9 +150,11 @@ class KernelState:
         block = (ctypes.c_int64 * len(words))(*words)
         status = variant.executable.launch(ctypes.addressof(block))
         if status != STATUS_OK:
+            from tack.runtime.bounds_errors import explain_status
+
             explain_status(status, lowering.ir, call.values)
         self._slow_calls += 1
-        if publish and self._slow_calls >= NATIVE_AFTER:
+        if publish and self._slow_calls >= _native_after():
             self._publish(lowering, call, variant, args)
         return None if variant.result is None else variant.decode(block[len(words) - 1])
 
@@ -262,28 +204,16 @@ class KernelState:
             with self.kernel._lock:
                 variant = lowering.rows.get(key)
                 if variant is None:
-                    self._check_arrays(lowering, call)
                     options = VariantOptions(disjoint=disjoint)
                     with nesting_explained(self.kernel.source):
-                        variant = build_variant(lowering.ir, call.values, backend, options)
+                        variant = lowering.variant(call.device, call.values, call.keys, options)
                     if lowering.is_current():  # else another thread rebound a name that a callee captures meanwhile
                         lowering.rows[key] = variant
         return variant
 
-    def _check_arrays(self, lowering: Lowering, call: BoundCall) -> None:
-        """Refuse arrays that the kernel cannot use; their keys differ from usable ones, so a row needs no check."""
-        for param, value, key in zip(lowering.ir.params, call.values, call.keys, strict=True):
-            if not isinstance(value, Array):
-                continue
-            dtype = number_type(value.dtype)
-            if not call.device.supports_dtype(dtype):
-                fail(TypeError, f"`{param.name}`: device {call.device.name} has no {dtype.name}", param.loc)
-            if key & READ_ONLY and param.written:
-                text = f"`{param.name}` is a read-only array, but the kernel stores to it"
-                fail(ValueError, text, param.loc, hint="pass a writable array, for instance a copy")
-            if key & MISALIGNED and param.name in atomic_params(lowering.ir):
-                text = f"`{param.name}` is not aligned to its elements, and the kernel has an atomic operation on it"
-                fail(ValueError, text, param.loc, hint="pass a copy: a NumPy copy is aligned")
+
+def _native_after() -> int:
+    return min(NATIVE_AFTER, NATIVE_AFTER_CHEAP) if native_call.is_cheap() else NATIVE_AFTER
 
 
 def native_keys(lowering: Lowering, call: BoundCall, args: tuple[Any, ...]) -> tuple[int, ...] | None:

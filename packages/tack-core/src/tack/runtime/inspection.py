@@ -41,8 +41,8 @@ def inspect(kernel: Kernel | types.MethodType, *args: Any, **kwargs: Any) -> dic
     from tack.lang.ir_print import print_ir
     from tack.lang.kernel import Kernel
     from tack.runtime.backend import VariantOptions
+    from tack.runtime.compilation import for_backend, type_kernel
     from tack.runtime.dispatch import prepare
-    from tack.runtime.variant import for_backend, type_kernel
 
     typed_too = bool(args or kwargs)
     function: Any = kernel

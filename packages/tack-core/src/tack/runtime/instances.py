@@ -15,7 +15,8 @@ from tack.lang.kernel import Kernel
 from tack.runtime.native_call import Tables
 
 if TYPE_CHECKING:
-    from tack.runtime.dispatch import KernelState, Lowering
+    from tack.runtime.dispatch import KernelState
+    from tack.runtime.lowering import Lowering
 
 MAX_LOWERINGS = 64  # per kernel and class that owns them
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tack.lang.records import record
 from tack.lang.types import ArrayType, DType, ValueType
 from tack.runtime.backend import BLOCK_WORDS_PER_PARAM
 
@@ -17,7 +17,7 @@ _pack_word = struct.Struct("<q").pack
 _unpack_double = struct.Struct("<d").unpack
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class CallArguments:
     """The arguments of one call by position of the user's parameters: addresses, extents, numbers."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tack.codegen.launch_plan import Bound, RangePlan
+from tack.lang.records import record
 from tack.lang.types import i64
 
 Scalars = Sequence[int | float]
@@ -14,7 +14,7 @@ Shapes = Sequence[tuple[int, ...]]
 BoundFunction = Callable[[Scalars, Shapes], int]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class LoopSpace:
     """First value, step and number of values of each range; and `total`, the number of iterations."""
 

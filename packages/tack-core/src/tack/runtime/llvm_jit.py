@@ -5,28 +5,19 @@ The two halves are apart so that an object can be kept: `compile_object` needs L
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
+import contextlib
 import itertools
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 from tack.codegen.llvm_values import MATH_LIBRARY
+from tack.runtime.native_image import NativeLibrary, symbol_address
 
 _OPTIMISATION_LEVEL = 3
 
 
 class LLVMUnavailableError(ImportError):
     """llvmlite, which compiles for the CPU, is not installed or does not work."""
-
-
-@dataclass(frozen=True, slots=True)
-class NativeLibrary:
-    """Linked code. `addresses` are good for as long as `tracker` lives."""
-
-    addresses: dict[str, int]
-    tracker: Any
 
 
 class LLVMCompiler:
@@ -56,8 +47,7 @@ class LLVMCompiler:
         self._machine = llvm.Target.from_default_triple().create_target_machine(
             cpu=self.cpu, features=self.features, opt=_OPTIMISATION_LEVEL, reloc="pic", codemodel="small"
         )
-        self._jit = llvm.create_lljit_compiler()
-        self._math = _math_symbols()
+        self._jit: Any = None
         self._numbers = itertools.count(1)  # a library name cannot be used again, even after the library is gone
         self._lock = threading.RLock()  # neither a target machine nor the JIT is made for two threads at once
 
@@ -92,6 +82,16 @@ class LLVMCompiler:
             image: bytes = self._machine.emit_object(module)
             return image
 
+    def compile_unoptimised(self, text: str) -> bytes:
+        """Native code of a module whose own instructions do not count."""
+        llvm = self._llvm
+        with self._lock:
+            machine = llvm.Target.from_default_triple().create_target_machine(
+                cpu=self.cpu, features=self.features, opt=0, reloc="pic", codemodel="small"
+            )
+            image: bytes = machine.emit_object(llvm.parse_assembly(text))
+            return image
+
     def stages(self, text: str) -> dict[str, str]:
         """The text of each stage, for people: "llvm", "optimised" and "asm"."""
         with self._lock:
@@ -101,6 +101,8 @@ class LLVMCompiler:
     def load(self, image: bytes, exports: tuple[str, ...], imports: dict[str, int]) -> NativeLibrary:
         """Link an object file into this process; `imports` are symbols beside the mathematics of the C library."""
         with self._lock:
+            if self._jit is None:
+                self._jit, self._math = self._llvm.create_lljit_compiler(), _math_symbols()
             builder = self._llvm.JITLibraryBuilder().add_object_img(image)
             for name, address in (self._math | imports).items():
                 builder.import_symbol(name, address)
@@ -113,16 +115,11 @@ class LLVMCompiler:
 
 def _math_symbols() -> dict[str, int]:
     """Addresses of the C mathematics library's functions, as far as this system has them."""
-    path = ctypes.util.find_library("m")
-    libraries = [ctypes.CDLL(path)] if path else []
-    libraries.append(ctypes.CDLL(None))
     found: dict[str, int] = {}
-    for base in sorted(MATH_LIBRARY):
-        for name in (base, base + "f"):
-            for library in libraries:
-                if hasattr(library, name):
-                    found[name] = ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
-                    break
+    for name in sorted(MATH_LIBRARY):
+        for spelling in (name, name + "f"):
+            with contextlib.suppress(LookupError):
+                found[spelling] = symbol_address(spelling)
     return found
 
 

@@ -12,7 +12,6 @@ import functools
 import sys
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +20,12 @@ from tack.codegen import call_entry_ir as entry_ir
 from tack.lang.array import ARRAY_OFFSETS, Array
 from tack.lang.kernel import KERNEL_OFFSETS, _Kernel
 from tack.lang.names import MISSING, Capture, CellName, GlobalNames, ModuleNames
+from tack.lang.records import record
 from tack.lang.types import DTYPES, DType
+from tack.runtime.code_store import digest_of, is_kept
 from tack.runtime.device import current_number
+from tack.runtime.host_identity import code_target
+from tack.runtime.native_code import NativeCode, keep_forever, kept
 
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
@@ -37,7 +40,7 @@ _API = (
 ).split()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Row:
     """What the entry needs to launch one signature."""
 
@@ -122,19 +125,39 @@ def guard_words(captures: Iterable[Capture]) -> list[int] | None:
 @functools.cache
 def entry_address() -> int:
     """The address of the entry; 0 where this interpreter or NumPy lays out objects in an unknown way."""
-    layout = find_layout()
-    if layout is None:
+    found = _text_and_digest()
+    if found is None:
         return 0
-    from tack.runtime.llvm_jit import LLVMUnavailableError, compiler
+    text, digest = found
+
+    def make() -> NativeCode:
+        from tack.runtime.llvm_jit import compiler
+
+        return NativeCode.of_object(compiler().compile_small(text), (_ENTRY_SYMBOL,))
 
     try:
-        llvm = compiler()
-    except LLVMUnavailableError:
+        library = kept(digest, make).load(_imports())
+    except (ImportError, LookupError, OSError):  # no LLVM, or a system that forbids code made at run time
         return 0
-    image = llvm.compile_small(entry_ir.call_entry_source(layout, _FOREIGN_ORDER))
-    library = llvm.load(image, (_ENTRY_SYMBOL,), _imports())
-    _kept.append(library)
+    keep_forever(library)
     return library.addresses[_ENTRY_SYMBOL]
+
+
+@functools.cache
+def _text_and_digest() -> tuple[str, str | None] | None:
+    """The entry's text, and its name in the disk cache; None where it cannot work."""
+    layout = find_layout()
+    if layout is None:
+        return None
+    text, host = entry_ir.call_entry_source(layout, _FOREIGN_ORDER), code_target()
+    return text, None if host is None else digest_of("call entry", host, text)
+
+
+@functools.cache
+def is_cheap() -> bool:
+    """Whether the entry is at hand without compiling it."""
+    found = _text_and_digest()
+    return found is not None and is_kept(found[1])
 
 
 _kept: list[object] = []

@@ -7,7 +7,6 @@ import os
 import struct
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyopencl as cl
 from tack.codegen import launch_plan as plans
 from tack.codegen.launch_plan import KernelParameter, KernelPlan, LaunchPlan
 from tack.lang.ir import IRKernel
+from tack.lang.records import record
 from tack.lang.types import ArrayType, DType, f32, f64
 from tack.runtime.backend import (
     BLOCK_WORDS_PER_PARAM,
@@ -89,7 +89,7 @@ class Program:
             ) from None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class CallArguments:
     """The arguments of one call by position of the user's parameters: buffers, extents, numbers as they are packed."""
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tack.lang.ir import IRKernel
+from tack.lang.records import record
 from tack.lang.types import DTYPES
 from tack.runtime.backend import Backend, VariantOptions
 from tack.runtime.host_memory import HostMemory
 from tack.runtime.reference_interpreter import Interpreter
 
 
-@dataclass(slots=True)
+@record
 class ReferenceExecutable:
     """A kernel to interpret. It prints through Python, so a launch keeps the GIL."""
 

@@ -6,12 +6,12 @@ import ctypes
 import math
 import struct
 from collections.abc import Iterator, MutableSequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from tack.lang import exact
 from tack.lang.diagnostics import Loc
 from tack.lang.ir import IRFunction, IRKernel, IRTable
+from tack.lang.records import field, record
 from tack.lang.types import ArrayType, DType, f32, int_to_float
 from tack.runtime.backend import BLOCK_WORDS_PER_PARAM
 
@@ -22,7 +22,7 @@ _FORMATS = {"i8": "b", "u8": "B", "i16": "h", "u16": "H", "i32": "i", "u32": "I"
 _FORMATS |= {"f32": "f", "f64": "d"}
 
 
-@dataclass(slots=True)
+@record
 class ArrayView:
     """An array of any address space: `cells` holds Python numbers by flat index, and is foreign memory for arguments.
 
@@ -57,7 +57,7 @@ class ArrayView:
         return flat
 
 
-@dataclass(slots=True)
+@record
 class Frame:
     """One activation: an iteration, a device function, or the kernel outside its loops. `locals` has the user's names.
 

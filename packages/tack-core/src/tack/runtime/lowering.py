@@ -1,0 +1,184 @@
+"""A kernel for one set of captured values: from the disk cache without the compiler, or lowered (rules CACHE-*)."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from tack.lang.free_names import contents
+from tack.lang.names import Capture, CellName, GlobalNames, ModuleNames, value_key
+from tack.lang.records import field, record
+from tack.lang.types import BY_NAME, DType
+from tack.runtime.backend import VariantOptions
+from tack.runtime.binding import Binder
+from tack.runtime.code_store import digest_of, fetch, keep
+from tack.runtime.device import Device
+from tack.runtime.variant import Variant, describe
+
+if TYPE_CHECKING:
+    from tack.lang.ast_transform import Lowered
+    from tack.lang.data_oriented import Structure
+    from tack.lang.ir import IRKernel
+    from tack.lang.kernel import Kernel
+    from tack.runtime.instances import FieldEntry
+
+
+@record(frozen=True)
+class Outline:
+    """What a call must know of a kernel before it has a variant.
+
+    `written` are the parameters that it may store to, `pins` the scalar ones with a type of their own.
+    """
+
+    written: tuple[int, ...]
+    pins: tuple[tuple[int, DType], ...]
+
+    @staticmethod
+    def of(ir: IRKernel) -> Outline:
+        return Outline(
+            tuple(i for i, p in enumerate(ir.params) if p.written),
+            tuple((i, p.annotation) for i, p in enumerate(ir.params) if p.annotation is not None),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        return {"written": self.written, "pins": [(i, pin.name) for i, pin in self.pins]}
+
+    @staticmethod
+    def described(notes: dict[str, Any], _: bytes) -> Outline:
+        """What `describe` was made from; raises ValueError, TypeError or KeyError if it is not."""
+        return Outline(
+            tuple(int(i) for i in notes["written"]), tuple((int(i), BY_NAME[name]) for i, name in notes["pins"])
+        )
+
+
+@record(eq=False, weakref_slot=True)
+class Lowering:
+    """A kernel lowered for one set of captured values, with its variants.
+
+    `structure` says how instances among the arguments were taken apart; `binder` knows the parameters that this left.
+    `digest` names the kernel with these values in the disk cache, if it can be there.
+    """
+
+    kernel: weakref.ref[Kernel]
+    captures: tuple[Capture, ...]
+    outline: Outline
+    binder: Binder
+    digest: str | None = None
+    structure: Structure | None = None
+    entry: FieldEntry | None = None
+    rows: dict[tuple[Any, ...], Variant] = field(default_factory=dict)
+    known_ir: IRKernel | None = None
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        return self.outline.written
+
+    @property
+    def pins(self) -> tuple[tuple[int, DType], ...]:
+        return self.outline.pins
+
+    @property
+    def ir(self) -> IRKernel:
+        """The untyped IR. What came from the disk is lowered when somebody asks, for a new variant or an error."""
+        if self.known_ir is not None:
+            return self.known_ir
+        kernel = self.kernel()
+        assert kernel is not None, "a kernel that is being called lives"
+        lowered = _lower(kernel)
+        ir = cast("IRKernel", lowered.ir)
+        if _agree(self.captures, lowered.captures):
+            self.known_ir = ir
+        return ir  # else a name was rebound meanwhile: good for this call, as if it had come a little later
+
+    def is_current(self) -> bool:
+        """Whether every captured name still holds the very object that was compiled in."""
+        return all(c.current() is c.value for c in self.captures)
+
+    def matches(self) -> bool:
+        """Whether every captured name holds a value with the same key; adopts the new objects if so."""
+        values = [c.current() for c in self.captures]  # read once: another thread may rebind the name meanwhile
+        if any(value_key(v) != c.key for v, c in zip(values, self.captures, strict=True)):
+            return False
+        self.captures = tuple(replace(c, value=v) for v, c in zip(values, self.captures, strict=True))
+        return True
+
+    def variant(self, device: Device, values: list[Any], keys: Sequence[int], options: VariantOptions) -> Variant:
+        """The variant for these arguments, from the disk or compiled; raises the user's errors before anything runs."""
+        backend = device.backend
+        target = None if self.digest is None else backend.cache_target()
+        digest = (
+            None
+            if target is None
+            else digest_of("variant", self.digest, target, device.name, tuple(keys), repr(options))
+        )
+        found = fetch(digest, lambda notes, payload: Variant.described(backend, notes, payload))
+        if found is not None:
+            return found
+        from tack.runtime.compilation import check_arrays, for_backend, release_bytes, type_kernel
+
+        ir = self.ir
+        check_arrays(ir, values, list(keys), device)
+        typed = for_backend(type_kernel(ir, values), backend)
+        result, size = typed.results[0] if typed.results else None, release_bytes(typed)
+        if digest is None:
+            return Variant(backend.compile(typed, options), result, size)
+        artifact = backend.build(typed, options)
+        notes = describe(artifact, result, size)
+        variant = Variant.described(backend, notes, artifact.payload)
+        if self.known_ir is not None and self.is_current():
+            keep(digest, notes, artifact.payload)
+        return variant
+
+
+def find_lowering(kernel: Kernel, binder: Binder) -> Lowering:
+    """A kernel for the values that captured names hold now, from the disk cache if it is there."""
+    found = contents(kernel.source)
+    digest = None if found is None else digest_of("kernel", found.content, kernel.group)
+    outline = fetch(digest, Outline.described)
+    if found is not None and outline is not None:
+        return Lowering(weakref.ref(kernel), found.captures, outline, binder, digest)
+    fresh = lower_kernel_for(kernel, binder, {})
+    if found is not None and _agree(found.captures, fresh.captures):
+        fresh.digest = digest
+        keep(digest, fresh.outline.describe())
+    return fresh
+
+
+def lower_kernel_for(kernel: Kernel, binder: Binder, objects: Mapping[int, Any]) -> Lowering:
+    """A kernel lowered now; `objects` are the arguments, by position, that are instances of data-oriented classes."""
+    lowered = _lower(kernel, objects)
+    ir, structure = cast("IRKernel", lowered.ir), lowered.structure
+    left = binder if structure is None else binder.of_fields(p.name for p in ir.params)
+    outline = Outline.of(ir)
+    return Lowering(weakref.ref(kernel), lowered.captures, outline, left, structure=structure, known_ir=ir)
+
+
+def _lower(kernel: Kernel, objects: Mapping[int, Any] | None = None) -> Lowered:
+    from tack.runtime.compilation import lower
+
+    return lower(kernel, objects or {})
+
+
+def _agree(found: Sequence[Capture], lowered: Sequence[Capture]) -> bool:
+    """Whether the content of a kernel says all that its lowering read, and the same.
+
+    The names that Tack's own device functions capture are Tack's version.
+    """
+    known = {_place(c): c.key for c in found}
+    return all(known.get(_place(c), _place) == c.key for c in lowered if not _is_own(c))
+
+
+def _place(capture: Capture) -> tuple[int, str] | None:
+    space = capture.namespace
+    if isinstance(space, GlobalNames):
+        return id(space.globals), capture.name
+    if isinstance(space, CellName):
+        return id(space.cell), capture.name
+    return (id(space.owner), capture.name) if isinstance(space, ModuleNames) else None
+
+
+def _is_own(capture: Capture) -> bool:
+    space = capture.namespace
+    return isinstance(space, GlobalNames) and str(space.globals.get("__name__", "")).startswith("tack.")

@@ -1,0 +1,51 @@
+"""What importing Tack loads, and what a first call loads: structure only, no times."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CALL = """
+import numpy as np
+@tack.kernel
+def k(a):
+    for i in range(a.shape[0]):
+        a[i] = i
+k(np.zeros(3))
+"""
+
+
+def loaded(program: str) -> set[str]:
+    """The modules that a fresh process has loaded after a program, less those that NumPy loads."""
+    shown = "import sys, numpy\nbefore = set(sys.modules)\n{}\nprint(*set(sys.modules) - before, sep='\\n')"
+    code = "import linecache\ntext = {0!r}\nlinecache.cache['<p>'] = (len(text), None, text.splitlines(True), '<p>')\n"
+    run = [sys.executable, "-c", code.format(shown.format(program)) + "exec(compile(text, '<p>', 'exec'))"]
+    return set(subprocess.run(run, capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_importing_tack_loads_no_compiler():
+    """Neither the generators nor the representation that they work on, and nothing of a device."""
+    modules = loaded("import tack")
+    assert "tack.lang.kernel" in modules
+    names = (
+        "tack.codegen",
+        "tack.lang.ir",
+        "tack.lang.ast_transform",
+        "tack.runtime.dispatch",
+        "tack.runtime.cpu_pool",
+    )
+    assert [m for m in modules if m.startswith(names)] == []
+    assert modules & {"llvmlite", "json", "hashlib", "pathlib", "platformdirs", "tempfile", "random"} == set()
+
+
+def test_a_first_call_compiles_only_what_it_uses():
+    """Not the thread pool for a small loop, not the native entry for one call, not the generators of other devices."""
+    modules = loaded("import tack\n" + CALL)
+    assert "tack.runtime.dispatch" in modules
+    unused = (
+        "tack.runtime.cpu_pool",
+        "tack.codegen.cuda_gen",
+        "tack.codegen.c_family",
+        "tack.runtime.reference_backend",
+    )
+    assert [m for m in modules if m.startswith(unused)] == []
