@@ -9,6 +9,12 @@ import numpy as np
 import pytest
 
 import tack
+from tack.lang import ir
+from tack.lang.ast_transform import lower_kernel
+from tack.lang.ir_type_annotate import annotate_types
+from tack.lang.type_inference import infer_param_types
+from tack.lang.workgroup_verify import verify_workgroups
+from tack.lang.workgroups import split_workgroups
 
 HEAD = """\
 @tack.func
@@ -281,3 +287,42 @@ def test_nothing_runs_when_a_collective_is_refused():
     with pytest.raises(ValueError, match="depends on an element of `a`"):
         k(a)
     assert a.tolist() == [0, 0, 0, 0]
+
+
+def split(body):
+    """The kernel of this loop body, typed and split."""
+    text = HEAD + LOOP + textwrap.indent(textwrap.dedent(body).strip("\n") + "\n", "        ")
+    linecache.cache["user.py"] = (len(text), None, text.splitlines(keepends=True), "user.py")
+    space = {"tack": tack, "TABLE": TABLE}
+    exec(compile(text, "user.py", "exec"), space)
+    lowered = lower_kernel(space["k"].source, space["k"].group).ir
+    arguments = [tack.zeros(8, tack.i32), tack.zeros(8, tack.i32), 8, 2.5]
+    return split_workgroups(annotate_types(lowered, infer_param_types(lowered, arguments)))
+
+
+@pytest.mark.parametrize("body", ACCEPTED.values(), ids=ACCEPTED)
+def test_trees_are_legal(body):
+    """What all lanes do depends on nothing that regions assign (docs/design/workgroups.md)."""
+    verify_workgroups(split(body))
+
+
+def test_an_illegal_tree_is_noticed():
+    """The negative control: a barrier in a region, a condition that reads a lane's local, a stray store."""
+    for spoil in (barrier_in_region, private_condition, store_outside):
+        kernel = split("x = a[i]\ntack.barrier()\nif n > 3:\n    tack.barrier()\n    out[i] = x")
+        (loop,) = [s for s in kernel.body if isinstance(s, ir.IRWorkgroup)]
+        spoil(loop.body)
+        with pytest.raises(AssertionError):
+            verify_workgroups(kernel)
+
+
+def barrier_in_region(tree):
+    tree[0].body.append(tree.pop(1))
+
+
+def private_condition(tree):
+    tree[2].cond = ir.IRVar(loc=tree[2].loc, name="x", dtype=tack.i32)
+
+
+def store_outside(tree):
+    tree.append(tree[2].then[-1].body[-1])

@@ -347,8 +347,8 @@ class IRWorkgroup(IRStmt):
     """A parallel loop that uses workgroups, split at its collectives (docs/design/workgroups.md). Workgroup w runs the
     flat iterations from ``w * group`` on, below ``(w + 1) * group``, one a lane.
 
-    `body` is a tree: IRRegion, IRBarrier, IRAssign of a uniform value or of an IRBlockReduce, and IRIf, IRWhile, IRFor,
-    IRBreak under uniform control, with such trees in them. Everything outside the regions is done by all lanes, also
+    `body` is a tree: IRRegion, IRBarrier, IRAssign of an IRBlockReduce or (and IRUnpack) of what is uniform, and IRIf,
+    IRWhile, IRFor, IRBreak, IRContinue under uniform control, with such trees in them. Everything outside the regions is done by all lanes, also
     those past the end, and reads only what is the same for all of them."""
 
     vars: list[str]
