@@ -1,6 +1,6 @@
 """Random programs of vectors, matrices, local arrays and several loops, against Python on wrapping vectors.
 
-VEC-3 to VEC-7, VEC-9 to VEC-11, VEC-13, LOOP-2 and INT-1.
+VEC-3 to VEC-7, VEC-9 to VEC-11, VEC-13, LOOP-2, INT-1, EVAL-1 to EVAL-9.
 """
 
 from __future__ import annotations
@@ -87,5 +87,17 @@ def test_programs_use_all_of_the_language():
     """The generator reaches every part that it claims to."""
     text = "".join(program(str(number), f"k{number}")[0] for number in range(PROGRAMS))
     parts = ["tack.cross(", "tack.determinant(", "tack.select(", " @ ", "tack.transpose(", "tack.outer(", "].y", ".x, "]
-    parts += [" if ", "cells[1][", "break", "continue", "tack.any(", "tack.all(", "^=", "_f1(", "return "]
+    parts += [
+        " if ",
+        "cells[1][",
+        "break",
+        "continue",
+        "tack.any(",
+        "tack.all(",
+        "^=",
+        "_f1(",
+        "return ",
+        "_noteV(r",
+        "_noteS(r",
+    ]
     assert [part for part in parts if part not in text] == []

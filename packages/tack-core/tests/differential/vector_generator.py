@@ -1,7 +1,8 @@
 """Random valid programs of integer vectors and matrices, as source text that Tack and the oracle both run.
 
 A program is two parallel loops with device functions: it declares vectors, changes components and elements, keeps
-vectors in a local array, calls functions, and stores; the second loop reads what the first stored in other rows.
+vectors in a local array, calls functions, and stores; the second loop reads what the first stored in other rows. Some
+calls change `r` so that it tells in which order they ran, and whether they did.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 
 LANES = 8
 INPUTS = {"a": "V", "b": "V", "m": "M"}
-OUTPUTS = {"p": "V", "q": "M"}
+OUTPUTS = {"p": "V", "q": "M", "r": "V"}
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
@@ -23,6 +24,7 @@ class VectorWriter:
     size: int
     names: dict[str, str]
     functions: dict[str, tuple[str, str]]  # kind of the parameter and the result, by name
+    note: str = ""  # the function with an effect, where there may be one
     lines: list[str] = field(default_factory=list)
     indent: int = 1
     counter: int = 0
@@ -68,6 +70,8 @@ class VectorWriter:
         for name, (param, result) in self.functions.items():
             if result == kind:
                 choices += [f"{name}({sub(param, depth - 1)})"] * 2
+        if self.note and kind in "SV":
+            choices += [f"{self.note}{kind}(r, i, {self.operand(kind, depth - 1)})"] * 2
         if kind == "S":
             choices += self.numbers(depth - 1)
         else:
@@ -210,15 +214,37 @@ def program(seed: str, name: str) -> tuple[str, int]:
         writer.line(f"return {writer.operand(kinds[1], 2)}")
         text += f"@tack.func\ndef {name}_f{number}(tp):\n{''.join(writer.lines)}\n"
         functions[f"{name}_f{number}"] = kinds
+    text += NOTES.format(name)
     text += f"@tack.kernel\ndef {name}({', '.join([*INPUTS, *OUTPUTS])}):\n"
-    text += loop(rng, size, functions, {"a[i]": "V", "b[i]": "V", "m[i]": "M", "b[i ^ 1]": "V"})
-    return text + loop(rng, size, functions, {"p[i ^ 1]": "V", "m[i]": "M", "a[i]": "V"}, again=True), size
+    note = f"{name}_note"
+    text += loop(rng, size, functions, note, {"a[i]": "V", "b[i]": "V", "m[i]": "M", "r[i]": "V"})
+    return text + loop(rng, size, functions, note, {"p[i ^ 1]": "V", "m[i]": "M", "a[i]": "V"}, again=True), size
+
+
+NOTES = """
+@tack.func
+def {0}_noteV(notes, i, v):
+    notes[i].x = notes[i].x * 31 + v[0]
+    notes[i].y ^= v.y
+    return v + notes[i].x
+
+@tack.func
+def {0}_noteS(notes, i, s):
+    notes[i] = notes[i] * 17 + s
+    return s
+"""
 
 
 def loop(
-    rng: random.Random, size: int, functions: dict[str, tuple[str, str]], names: dict[str, str], *, again: bool = False
+    rng: random.Random,
+    size: int,
+    functions: dict[str, tuple[str, str]],
+    note: str,
+    names: dict[str, str],
+    *,
+    again: bool = False,
 ) -> str:
-    writer = VectorWriter(rng, size, names, functions, indent=2, counter=50 * again)
+    writer = VectorWriter(rng, size, names, functions, note, indent=2, counter=50 * again)
     writer.line("ts = a[i][0]")
     writer.line("cells = tack.local(2, T)")
     writer.line("cells[0] = a[i]")

@@ -145,7 +145,35 @@ class Storage:
 
 
 class Copying(ast.NodeTransformer):
-    """Copies vectors where the language does: at assignments and arguments. Lists become vectors."""
+    """Copies vectors where the language does: at assignments, arguments and loads. Lists become vectors."""
+
+    def __init__(self, arrays: set[str]) -> None:
+        self.arrays = arrays
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.Attribute:
+        node.value = self.place(node.value) if isinstance(node.ctx, ast.Store) else self.visit(node.value)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        node.slice = self.visit(node.slice)
+        if isinstance(node.ctx, ast.Store):
+            node.value = self.place(node.value)
+            return node
+        node.value = self.visit(node.value)
+        is_load = isinstance(node.value, ast.Name) and node.value.id in self.arrays
+        return _call("copied_", node) if is_load else node
+
+    def place(self, node: ast.expr) -> ast.expr:
+        """An element whose component is assigned: no copy."""
+        if isinstance(node, ast.Subscript):
+            node.slice = self.visit(node.slice)
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.Assign:
+        """Indices have no effects here; the old value is read before the right side."""
+        old = ast.parse(ast.unparse(node.target), mode="eval").body
+        value = ast.BinOp(left=old, op=node.op, right=node.value)
+        return self.visit_Assign(ast.Assign(targets=[node.target], value=value))
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign:
         self.generic_visit(node)
@@ -209,7 +237,7 @@ def run(source: str, kernel: str, arrays: dict[str, Storage], rules: Rules, type
     """Run the kernel of a module's source on `arrays`; `types` are the shapes of its element types, by name."""
     module = ast.parse(source)
     module.body = [n for n in module.body if isinstance(n, ast.FunctionDef)]
-    module = ast.fix_missing_locations(Copying().visit(module))
+    module = ast.fix_missing_locations(Copying({*arrays, "cells", "notes"}).visit(module))
     namespace: dict[str, Any] = {"tack": _library(rules), "copied_": rules.copied, "vector_": rules.vector}
     namespace |= types | {"min": _least(min), "max": _least(max), "abs": _magnitude}
     exec(compile(module, "<vector oracle>", "exec"), namespace)
