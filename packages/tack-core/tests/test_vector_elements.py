@@ -239,10 +239,11 @@ def put(log, a, value):
         ("out[0] = tack.select([1, 0], marked(log, 1), marked(log, 5))", [1, 5], [1, 6]),
         ("out[0] = marked(log, 3)[mark(log, 2) - 1] + [0, 1]", [3, 2], [4, 5]),
         ("marked(log, 4)\nout[0] = out[0]", [4], [5, 5]),
+        ("assert tack.all(marked(log, 1) == marked(log, 2))\nout[0] = [7, 8]", [], [7, 8]),
     ],
 )  # fmt: skip
 def test_everything_is_evaluated_once_and_in_order(device, body, log, out):
-    """VEC-7, EVAL-1 to EVAL-8: device functions that log their calls, against the order that Python has"""
+    """VEC-7, EVAL-1 to EVAL-8, SYN-5: device functions that log their calls, against the order that Python has"""
     text = f"{EFFECTS}\n@tack.kernel\ndef k(out, log):\n    for i in range(1):\n"
     text += "\n".join("        " + line for line in body.splitlines()) + "\n"
     result, calls = tack.full(1, 5, tack.vec(2, tack.i32)), tack.zeros(20, tack.i32)
@@ -412,6 +413,8 @@ def test_kernels_take_and_return_numbers():
     text = "@tack.kernel\ndef k(a):\n    for i in range(1):\n        pass\n    return a[0]\n"
     with pytest.raises(TypeError, match="a kernel returns one number"):
         run_text(text)["k"](tack.zeros(3, tack.vec3))
+    with pytest.raises(TypeError, match=r"parameter `v` of a kernel is annotated tack\.vec3; kernels take numbers"):
+        kernel("out[i] = v", "v: tack.vec3")(tack.zeros(3, tack.vec3), 1)
     with pytest.raises(TypeError, match="parameter `v` was given"):
         kernel("out[i] = v", "v")(tack.zeros(3, tack.vec3), (1, 2, 3))
 

@@ -125,7 +125,7 @@ def test_components_are_read_and_assigned(device):
     """VEC-5: names, brackets and a run-time index; of locals, parameters and values"""
     a = values(tack.vec(4))
     body = """
-    v = a[i]
+    v: tack.vec(4, tack.f64) = a[i]
     j = i % 4
     v.x = v.w + 1
     v[1] = v[0] * 2

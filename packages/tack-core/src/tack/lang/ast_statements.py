@@ -283,6 +283,8 @@ class StatementLowering(CallLowering):
                 node = ast.copy_location(ast.parse(node.value, mode="eval").body, node)
             except SyntaxError:
                 return None
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("vec", "mat")):
+            return self.made_type(node)
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return None
         value = self._annotation_value(node)

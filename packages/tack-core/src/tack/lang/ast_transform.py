@@ -206,6 +206,7 @@ class _KernelLowering(_FunctionLowering):
     def lower(self) -> Lowered:
         tree = self.source.tree
         self.declare_params()
+        self.check_annotations()
         self.flow.shared.update(self.shared_before_loops(tree.body))
         self.flow.check(tree.body, is_kernel=True)
         self.outside = True
@@ -267,6 +268,13 @@ class _KernelLowering(_FunctionLowering):
                 if isinstance(node, IRAssign):
                     name = self.symbols[node.name].source_name
                     known[node.name] = f"`{name}` is assigned under an `if` or `while`"
+
+    def check_annotations(self) -> None:
+        for name, pinned in self.annotations.items():
+            if isinstance(pinned, VecType):
+                message = f"parameter `{name}` of a kernel is annotated {pinned!r}; kernels take numbers and arrays"
+                hint = "pass the components, or an array of vectors, as `tack.asarray([v], tack.vec3)` makes one"
+                self.fail(TypeError, message, self.symbols[name].loc, hint)
 
     def check_array_param(self, name: str) -> None:
         """Here an array for certain: in a device function it may be a vector."""

@@ -309,10 +309,12 @@ class IRPrint(IRStmt):
 
 @record(eq=False, kw_only=True)
 class IRAssert(IRStmt):
-    """Kept for checked mode; generators of unchecked variants skip it."""
+    """Kept for checked mode; generators of unchecked variants skip it, with the statements that `cond` needs `before`
+    (scalarised vectors have such)."""
 
     cond: IRExpr
     message: str | None
+    before: list[IRStmt] = field(default_factory=list)
 
 
 @record(eq=False, kw_only=True)

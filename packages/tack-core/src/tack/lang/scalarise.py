@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tack.lang.ir import (
+    IRAssert,
     IRAssign,
     IRAtomic,
     IRBreak,
@@ -115,6 +116,10 @@ class _StatementScalariser(ExpressionScalariser):
                 self.out.append(replace(node, values=self.scalars(node.values)))
             case IRPrint():
                 self.print_parts(node)
+            case IRAssert():
+                with self.collected() as before:
+                    cond = self.scalar(node.cond)
+                self.out.append(replace(node, cond=cond, before=before))
             case IRExprStmt(value=IRAtomic() as atomic) if shape_of(atomic.dtype):
                 self.out += [replace(node, value=part) for part in self.atomic(atomic)]
             case IRExprStmt():
