@@ -20,6 +20,8 @@ MISALIGNED = 1 << 17  # NumPy memory that is not aligned to its elements: no ato
 DEVICE_SHIFT = 20  # from here on the number of the device, so that arrays of two devices never have one key
 DEVICE_MASK = 0xFF << DEVICE_SHIFT
 
+_LEGACY_DEFAULT_STREAM = 1  # as the CUDA array interface numbers it
+
 
 class ArrayMemory(Protocol):
     """What an array needs of its device's backend."""
@@ -338,6 +340,26 @@ class Array(_ArrayWords):
         if view is None:
             raise BufferError(f"DLPack hand-over from {self._device.name} is not supported; use a.numpy()")
         return view.__dlpack__(**options)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The memory as other CUDA libraries read it (CUDA array interface, version 3).
+
+        Raises
+        ------
+        AttributeError
+            If the array is not on a CUDA device.
+        """
+        if "cuda_array_interface" not in self._device.backend.capabilities:
+            raise AttributeError(f"arrays on device {self._device.name} have no CUDA memory")
+        return {
+            "version": 3,
+            "shape": self._shape + self._parts,
+            "typestr": self._dtype.numpy.str,
+            "data": (self._data, bool(self._key & READ_ONLY)),
+            "strides": None,
+            "stream": _LEGACY_DEFAULT_STREAM,  # in whose order the device's own stream runs
+        }
 
     # --- Reductions ---
 

@@ -31,6 +31,7 @@ _ATTRIBUTE_MAJOR, _ATTRIBUTE_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPAB
 _POOL_RELEASE_THRESHOLD = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 _ATOMICS = ("i32", "u32", "i64", "u64", "f32", "f64")
 _NAME_LENGTH = 256
+_LEGACY_DEFAULT_STREAM = 1
 
 
 class DeviceMemory:
@@ -125,6 +126,12 @@ class CudaBackend(Backend):
     def synchronize(self) -> None:
         self._check_process()
         self._stream.wait()
+
+    def wait_for_stream(self, stream: int | None) -> None:
+        """Wait for a stream of another library; the legacy default stream (1, or None) is in order with ours."""
+        if stream is not None and stream != _LEGACY_DEFAULT_STREAM:
+            self._stream.make_current()
+            self._driver.cuStreamSynchronize(stream)
 
     # -- kernels
 

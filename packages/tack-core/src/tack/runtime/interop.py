@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -20,6 +20,13 @@ _INSTEAD = {
     "M": ".view(np.int64)",
 }
 _ANY = ".astype() to one of these"
+
+
+@runtime_checkable
+class ForeignStreams(Protocol):
+    """A backend that can wait for a stream of another library."""
+
+    def wait_for_stream(self, stream: int | None) -> None: ...
 
 
 def element_type(dtype: np.dtype[Any]) -> DType:
@@ -59,6 +66,8 @@ def wrap_argument(value: Any, device: Device) -> Array | None:
     """
     if isinstance(value, np.ndarray):
         return wrap_numpy(value, device)
+    if hasattr(value, "__cuda_array_interface__") and device.supports("cuda_array_interface"):
+        return wrap_cuda(value, device)
     return wrap_dlpack(value, device) if hasattr(value, "__dlpack__") else None
 
 
@@ -94,6 +103,43 @@ def wrap_numpy(values: HostArray, device: Device) -> Array:
     if address % dtype.itemsize:  # not flags.aligned: that asks for less on some machines
         array._key |= MISALIGNED
     return array
+
+
+def wrap_cuda(exporter: Any, device: Device) -> Array:
+    """A Tack array on the memory of an object with a CUDA array interface, such as a tensor of PyTorch or CuPy.
+
+    What the exporter enqueued on the legacy default stream, or on the stream that its interface names, comes before
+    what Tack enqueues. Its memory must be of this device, which is not checked.
+
+    Raises
+    ------
+    TypeError
+        If Tack has no such dtype, or the array has a mask.
+    ValueError
+        If the array is strided or of foreign byte order.
+    """
+    interface = exporter.__cuda_array_interface__
+    numpy_dtype, shape = np.dtype(interface["typestr"]), tuple(interface["shape"])
+    if interface.get("mask") is not None:
+        raise TypeError("arrays without a mask")
+    if not numpy_dtype.isnative:
+        raise ValueError(f"arrays of native byte order, not {numpy_dtype.str!r}")
+    strides = interface.get("strides")
+    if strides is not None and 0 not in shape and tuple(strides) != c_strides(shape, numpy_dtype.itemsize):
+        raise ValueError(f"C-contiguous arrays, not one of shape {shape} with strides {strides} bytes: pass a copy")
+    address, readonly = interface["data"]
+    backend = device.backend
+    assert isinstance(backend, ForeignStreams)
+    backend.wait_for_stream(interface.get("stream"))
+    return Array(element_type(numpy_dtype), shape, device, address, exporter, readonly=readonly)
+
+
+def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """The strides in bytes of a C-contiguous array."""
+    strides = [itemsize]
+    for extent in reversed(shape[1:]):
+        strides.append(strides[-1] * extent)
+    return tuple(reversed(strides)) if shape else ()
 
 
 def wrap_dlpack(exporter: Any, device: Device) -> Array:
