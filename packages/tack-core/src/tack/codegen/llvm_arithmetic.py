@@ -9,8 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 from tack.codegen import llvm_helpers
-from tack.codegen.llvm_values import PURE, FunctionText, ModuleText, Value, literal, llvm_type, suffix
-from tack.lang.types import DType, f32, i32
+from tack.codegen.llvm_values import BIT, PURE, Value, literal, llvm_type
+from tack.codegen.llvm_vectors import VectorEmitter
+from tack.lang.shapes import UNIFORM, VARYING, Shape
+from tack.lang.types import DType, f32, f64, i32
 
 _WRAPPING: Final = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor", "<<": "shl"}
 _FLOATING: Final = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
@@ -23,23 +25,27 @@ _INTRINSIC: Final = {
 }
 _LIBRARY: Final = ("expm1", "log1p")  # builtins that LLVM has no intrinsic for
 _LONGEST_INLINE_EXPONENT: Final = 64
+# Operations without a vector form of the same bits: the C library is called for one lane after the other.
+LANE_BY_LANE: Final = frozenset(
+    {*_LIBRARY, *"sin cos tan asin acos atan sinh cosh tanh exp exp2 log log2 log10 atan2".split()}
+)
 
 
-class ArithmeticEmitter:
-    """The operations. `module` collects helpers and declarations; `f` is the function being written."""
+class ArithmeticEmitter(VectorEmitter):
+    """The operations, on scalars where all operands are uniform, else on vectors."""
 
-    module: ModuleText
-    f: FunctionText
+    def _call(
+        self, dtype: DType, name: str, *operands: tuple[str, str], shape: Shape = UNIFORM, pure: str = ""
+    ) -> Value:
+        """Call an outside function or intrinsic; operands are pairs of type and value."""
+        t = self._type(dtype, shape)
+        callee = self.module.declare(t, name, [kind for kind, _ in operands], pure)
+        arguments = ", ".join(f"{kind} {ssa}" for kind, ssa in operands)
+        return Value(self.f.emit(f"call {t} {callee}({arguments})"), dtype, shape)
 
-    def _call(self, dtype: DType, name: str, *arguments: str, attributes: str = "") -> Value:
-        """Call an outside function or intrinsic; `arguments` are typed texts."""
-        types = [a.split(" ", 1)[0] for a in arguments]
-        callee = self.module.declare(llvm_type(dtype), name, types, attributes)
-        return Value(self.f.emit(f"call {llvm_type(dtype)} {callee}({', '.join(arguments)})"), dtype)
-
-    def _intrinsic(self, name: str, dtype: DType, *operands: str) -> Value:
-        t = llvm_type(dtype)
-        return self._call(dtype, f"llvm.{name}.{suffix(dtype)}", *(f"{t} {x}" for x in operands))
+    def _intrinsic(self, name: str, dtype: DType, *operands: str, shape: Shape = UNIFORM) -> Value:
+        t = self._type(dtype, shape)
+        return self._call(dtype, f"llvm.{name}.{self._suffix(dtype, shape)}", *((t, x) for x in operands), shape=shape)
 
     def _helper(self, make: Callable[[DType], tuple[str, str]], dtype: DType, *arguments: str) -> Value:
         name, text = make(dtype)
@@ -48,46 +54,86 @@ class ArithmeticEmitter:
 
     # -- binary operators
 
-    def _emit_binop(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
+    def _emit_binop(self, op: str, a: Value, b: Value, dtype: DType, shape: Shape = UNIFORM) -> Value:
+        """`shape` is that of the result; a linear one is computed on the scalars of the first lane."""
         if dtype.is_integer:
-            return self._emit_int_binop(op, a, b, dtype)
-        t = llvm_type(dtype)
+            return self._emit_int_binop(op, a, b, dtype, shape)
         if op in _FLOATING:
-            return Value(self.f.emit(f"{_FLOATING[op]} {t} {a.ssa}, {b.ssa}"), dtype)
+            shape, (x, y) = self._meet(a, b)
+            return Value(self.f.emit(f"{_FLOATING[op]} {self._type(dtype, shape)} {x}, {y}"), dtype, shape)
+        if VARYING in (a.shape, b.shape):  # through the C library, or long
+            return self._lane_by_lane(dtype, [a, b], lambda v: self._emit_binop(op, v[0], v[1], dtype))
         if op == "**":
             return self._intrinsic("pow", dtype, a.ssa, b.ssa)
         return self._emit_float_division(op, a, b, dtype)
 
-    def _emit_int_binop(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
+    def _emit_int_binop(self, op: str, a: Value, b: Value, dtype: DType, shape: Shape = UNIFORM) -> Value:
         """Low N bits of the exact result: no `nsw` or `nuw`, so that overflow wraps."""
-        t = llvm_type(dtype)
-        if op in _WRAPPING:
-            return Value(self.f.emit(f"{_WRAPPING[op]} {t} {a.ssa}, {b.ssa}"), dtype)
-        if op == ">>":
-            return Value(self.f.emit(f"{'ashr' if dtype.is_signed else 'lshr'} {t} {a.ssa}, {b.ssa}"), dtype)
+        if op in _WRAPPING or op == ">>":
+            x, y = (a.ssa, b.ssa) if shape is not VARYING else (self._vector(a), self._vector(b))
+            name = _WRAPPING.get(op) or ("ashr" if dtype.is_signed else "lshr")
+            return Value(self.f.emit(f"{name} {self._type(dtype, shape)} {x}, {y}"), dtype, shape)
         if op == "**":
             return self._emit_integer_power(a, b, dtype)
         return self._emit_integer_division(op, a, b, dtype)
 
     def _emit_integer_division(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
         """`//` rounds down and `%` takes the divisor's sign, by a correction that cannot overflow."""
-        t = llvm_type(dtype)
         power = self._power_of_two(b, dtype)
+        shape, (x, y) = self._meet(a, b)
+        t, emit = self._type(dtype, shape), self.f.emit
         if power is not None:  # exact for negative dividends too, and it vectorises
-            if op == "%":
-                return Value(self.f.emit(f"and {t} {a.ssa}, {(1 << power) - 1}"), dtype)
-            return Value(self.f.emit(f"{'ashr' if dtype.is_signed else 'lshr'} {t} {a.ssa}, {power}"), dtype)
+            name, operand = ("and", (1 << power) - 1) if op == "%" else ("ashr" if dtype.is_signed else "lshr", power)
+            return Value(emit(f"{name} {t} {x}, {self._constant(str(operand), dtype, shape)}"), dtype, shape)
+        if not self._is_literal(b):
+            y = self._safe_divisor(b, y, shape)
+            if shape is VARYING and dtype.bits <= f32.bits:
+                return self._divide_through_floats(op, x, y, dtype)
         if not dtype.is_signed:
-            return Value(self.f.emit(f"{'udiv' if op == '//' else 'urem'} {t} {a.ssa}, {b.ssa}"), dtype)
-        emit = self.f.emit
-        r = emit(f"srem {t} {a.ssa}, {b.ssa}")
-        differ = emit(f"icmp slt {t} {emit(f'xor {t} {r}, {b.ssa}')}, 0")
-        adjust = emit(f"and i1 {differ}, {emit(f'icmp ne {t} {r}, 0')}")
+            return Value(emit(f"{'udiv' if op == '//' else 'urem'} {t} {x}, {y}"), dtype, shape)
+        bit, zero = self._type(BIT, shape), self._constant("0", dtype, shape)
+        r = emit(f"srem {t} {x}, {y}")
+        differ = emit(f"icmp slt {t} {emit(f'xor {t} {r}, {y}')}, {zero}")
+        adjust = emit(f"and {bit} {differ}, {emit(f'icmp ne {t} {r}, {zero}')}")
         if op == "%":
-            moved = emit(f"add {t} {r}, {b.ssa}")
-            return Value(emit(f"select i1 {adjust}, {t} {moved}, {t} {r}"), dtype)
-        q = emit(f"sdiv {t} {a.ssa}, {b.ssa}")
-        return Value(emit(f"add {t} {q}, {emit(f'sext i1 {adjust} to {t}')}"), dtype)
+            moved = emit(f"add {t} {r}, {y}")
+            return Value(emit(f"select {bit} {adjust}, {t} {moved}, {t} {r}"), dtype, shape)
+        q = emit(f"sdiv {t} {x}, {y}")
+        return Value(emit(f"add {t} {q}, {emit(f'sext {bit} {adjust} to {t}')}"), dtype, shape)
+
+    @staticmethod
+    def _is_literal(value: Value) -> bool:
+        return value.ssa[0] != "%"
+
+    def _safe_divisor(self, divisor: Value, operand: str, shape: Shape) -> str:
+        """The divisor, 1 for lanes that are off: those may hold zero, and must not trap."""
+        t = self._type(divisor.dtype, shape)
+        if self.mask is None:
+            return operand
+        if shape is VARYING:
+            one = self._constant("1", divisor.dtype, VARYING)
+            return self.f.emit(f"select {self._mask_type} {self.mask}, {t} {operand}, {t} {one}")
+        return operand if self.some else self.f.emit(f"select i1 {self._any(self.mask)}, {t} {operand}, {t} 1")
+
+    def _divide_through_floats(self, op: str, a: str, b: str, dtype: DType) -> Value:
+        """Vectors of at most 32 bits: their quotient in binary64 is on the right side of every whole number, so that
+        its floor is exact. There is no vector division of integers."""
+        emit, t, wide = self.f.emit, self._type(dtype, VARYING), self._type(f64, VARYING)
+        convert = "sitofp" if dtype.is_signed else "uitofp"
+        x, y = (emit(f"{convert} {t} {v} to {wide}") for v in (a, b))
+        q = self._intrinsic("floor", f64, emit(f"fdiv {wide} {x}, {y}"), shape=VARYING).ssa
+        if dtype.is_signed or dtype.bits < f32.bits:
+            word = self._type(i32, VARYING)
+            quotient = emit(f"fptosi {wide} {q} to {word}")
+        else:  # no vector conversion to u32 either: by way of a signed number
+            word, half = t, self._constant("0x41E0000000000000", f64, VARYING)
+            moved = emit(f"fptosi {wide} {emit(f'fsub {wide} {q}, {half}')} to {t}")
+            quotient = emit(f"xor {t} {moved}, {self._constant('-2147483648', i32, VARYING)}")
+        if word != t:
+            quotient = emit(f"trunc {word} {quotient} to {t}")
+        if op == "//":
+            return Value(quotient, dtype, VARYING)
+        return Value(emit(f"sub {t} {a}, {emit(f'mul {t} {quotient}, {b}')}"), dtype, VARYING)
 
     @staticmethod
     def _power_of_two(value: Value, dtype: DType) -> int | None:
@@ -99,17 +145,22 @@ class ArithmeticEmitter:
 
     def _emit_integer_power(self, base: Value, exponent: Value, dtype: DType) -> Value:
         """A small literal exponent becomes its multiplications, which vectorise; others call a helper."""
-        t = llvm_type(dtype)
+        shape, (x, y) = self._meet(base, exponent)
         if not exponent.ssa.isdecimal() or int(exponent.ssa) > _LONGEST_INLINE_EXPONENT:
-            return self._helper(llvm_helpers.integer_power, dtype, f"{t} {base.ssa}", f"i64 {exponent.ssa}")
-        rest, square, result = int(exponent.ssa), base.ssa, "1"
+            if shape is VARYING:
+                return self._lane_by_lane(
+                    dtype, [base, exponent], lambda v: self._emit_integer_power(v[0], v[1], dtype)
+                )
+            return self._helper(llvm_helpers.integer_power, dtype, f"{llvm_type(dtype)} {x}", f"i64 {y}")
+        t, one = self._type(dtype, shape), self._constant("1", dtype, shape)
+        rest, square, result = int(exponent.ssa), x, one
         while rest:
             if rest & 1:
-                result = square if result == "1" else self.f.emit(f"mul {t} {result}, {square}")
+                result = square if result == one else self.f.emit(f"mul {t} {result}, {square}")
             rest >>= 1
             if rest:
                 square = self.f.emit(f"mul {t} {square}, {square}")
-        return Value(result, dtype)
+        return Value(result, dtype, shape)
 
     def _emit_float_division(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
         """Floating `//` and `%`, as CPython defines them."""
@@ -120,42 +171,51 @@ class ArithmeticEmitter:
         return self._helper(make, dtype, f"{t} {a.ssa}", f"{t} {b.ssa}")
 
     def _declare_math(self, dtype: DType, name: str, arity: int) -> None:
-        self.module.declare(llvm_type(dtype), f"llvm.{name}.{suffix(dtype)}", [llvm_type(dtype)] * arity)
+        self.module.declare(llvm_type(dtype), f"llvm.{name}.{self._suffix(dtype)}", [llvm_type(dtype)] * arity)
 
     # -- unary operators, comparisons, conditions, conversions
 
     def _emit_unary(self, op: str, a: Value, dtype: DType) -> Value:
-        t = llvm_type(dtype)
+        t = self._type(dtype, a.shape)
+        minus = None if a.shape is VARYING else -a.shape
         if op == "~":
-            return Value(self.f.emit(f"xor {t} {a.ssa}, -1"), dtype)
-        return Value(self.f.emit(f"fneg {t} {a.ssa}" if dtype.is_float else f"sub {t} 0, {a.ssa}"), dtype)
+            ones = self._constant("-1", dtype, a.shape)
+            return Value(self.f.emit(f"xor {t} {a.ssa}, {ones}"), dtype, minus)
+        if dtype.is_float:
+            return Value(self.f.emit(f"fneg {t} {a.ssa}"), dtype, a.shape)
+        return Value(self.f.emit(f"sub {t} {self._constant('0', dtype, a.shape)}, {a.ssa}"), dtype, minus)
 
-    def _emit_compare(self, op: str, a: Value, b: Value, dtype: DType) -> str:
-        """An i1. With NaN only `!=` is true."""
+    def _emit_compare(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
+        """A condition. With NaN only `!=` is true."""
         if dtype.is_float:
             predicate = "fcmp " + {"==": "oeq", "!=": "une"}.get(op, "o" + _ORDER.get(op, ""))
         elif op in _ORDER:
             predicate = f"icmp {'s' if dtype.is_signed else 'u'}{_ORDER[op]}"
         else:
             predicate = f"icmp {'eq' if op == '==' else 'ne'}"
-        return self.f.emit(f"{predicate} {llvm_type(dtype)} {a.ssa}, {b.ssa}")
+        shape, (x, y) = self._meet(a, b)
+        return Value(self.f.emit(f"{predicate} {self._type(dtype, shape)} {x}, {y}"), BIT, shape)
 
-    def _to_i1(self, value: Value) -> str:
+    def _to_bit(self, value: Value) -> Value:
         """A number as a condition: not zero is true, and so is NaN."""
-        if value.dtype.is_float:
-            return self.f.emit(f"fcmp une {llvm_type(value.dtype)} {value.ssa}, 0.0")
-        return self.f.emit(f"icmp ne {llvm_type(value.dtype)} {value.ssa}, 0")
+        shape, (x,) = self._meet(value)
+        compare, zero = ("fcmp une", "0.0") if value.dtype.is_float else ("icmp ne", "0")
+        zero = self._constant(zero, value.dtype, shape)
+        return Value(self.f.emit(f"{compare} {self._type(value.dtype, shape)} {x}, {zero}"), BIT, shape)
 
-    def _from_i1(self, condition: str) -> Value:
-        return Value(self.f.emit(f"zext i1 {condition} to i32"), i32)
+    def _from_bit(self, condition: Value) -> Value:
+        source, target = (self._type(t, condition.shape) for t in (BIT, i32))
+        return Value(self.f.emit(f"zext {source} {condition.ssa} to {target}"), i32, condition.shape)
 
-    def _emit_cast(self, value: Value, target: DType) -> Value:
+    def _emit_cast(self, value: Value, target: DType, shape: Shape = UNIFORM) -> Value:
+        """`shape` is that of the result: a wider integer is not linear where a narrower one wraps."""
         source = value.dtype
-        if value.ssa[0] != "%" and source.is_integer and target.is_integer:
+        if value.shape is not VARYING and self._is_literal(value) and source.is_integer and target.is_integer:
             # Before the test of equal widths: a constant's text holds its value, so its sign must follow its type.
             return Value(str(target.wrap(int(value.ssa))), target)
+        value = self._shaped(value, shape)
         if llvm_type(source) == llvm_type(target):
-            return Value(value.ssa, target, value.shape)
+            return Value(value.ssa, target, shape)
         if source.is_float and target.is_float:
             op = "fptrunc" if target is f32 else "fpext"
         elif source.is_float:
@@ -166,56 +226,65 @@ class ArithmeticEmitter:
             op = "trunc"
         else:
             op = "sext" if source.is_signed else "zext"
-        return Value(self.f.emit(f"{op} {llvm_type(source)} {value.ssa} to {llvm_type(target)}"), target)
+        source_type, target_type = (self._type(t, shape) for t in (source, target))
+        return Value(self.f.emit(f"{op} {source_type} {value.ssa} to {target_type}"), target, shape)
 
     # -- builtins
 
     def _emit_builtin(self, name: str, arguments: list[Value], dtype: DType) -> Value:
         """A builtin whose arguments have type `dtype`."""
-        x = [a.ssa for a in arguments]
+        shape, x = self._meet(*arguments)
+        if shape is VARYING and name in LANE_BY_LANE:
+            return self._lane_by_lane(dtype, arguments, lambda v: self._emit_builtin(name, v, dtype))
         if name in _INTRINSIC:
-            return self._intrinsic(_INTRINSIC[name], dtype, *x)
+            return self._intrinsic(_INTRINSIC[name], dtype, *x, shape=shape)
         if name in _LIBRARY:
             symbol = name + ("f" if dtype is f32 else "")
-            return self._call(dtype, symbol, f"{llvm_type(dtype)} {x[0]}", attributes=PURE)
+            return self._call(dtype, symbol, (llvm_type(dtype), x[0]), pure=PURE)
         if name in ("min", "max"):
-            return self._emit_extremum(name, x, dtype)
+            return self._emit_extremum(name, x, dtype, shape)
         if name == "abs":
-            return self._emit_abs(arguments[0], dtype)
+            return self._emit_abs(Value(x[0], dtype, shape), dtype)
         if name in ("popcount", "clz", "ctz"):
-            return self._emit_bit_count(name, x[0], dtype)
-        return self._from_i1(self._emit_predicate(name, x[0], dtype))
+            return self._emit_bit_count(name, Value(x[0], dtype, shape), dtype)
+        return self._from_bit(self._emit_predicate(name, arguments[0], dtype))
 
-    def _emit_extremum(self, name: str, operands: list[str], dtype: DType) -> Value:
+    def _emit_extremum(self, name: str, operands: list[str], dtype: DType, shape: Shape) -> Value:
         """Folded from the left. Floating: the number beside one NaN, NaN for two."""
         intrinsic = f"{name}num" if dtype.is_float else ("s" if dtype.is_signed else "u") + name
-        result = Value(operands[0], dtype)
+        result = Value(operands[0], dtype, shape)
         for operand in operands[1:]:
-            result = self._intrinsic(intrinsic, dtype, result.ssa, operand)
+            result = self._intrinsic(intrinsic, dtype, result.ssa, operand, shape=shape)
         return result
 
     def _emit_abs(self, value: Value, dtype: DType) -> Value:
         if dtype.is_float:
-            return self._intrinsic("fabs", dtype, value.ssa)
+            return self._intrinsic("fabs", dtype, value.ssa, shape=value.shape)
         if not dtype.is_signed:
             return value
         # false: the signed minimum is defined, and gives itself.
-        return self._call(dtype, f"llvm.abs.{suffix(dtype)}", f"{llvm_type(dtype)} {value.ssa}", "i1 false")
+        operands = (self._type(dtype, value.shape), value.ssa), ("i1", "false")
+        return self._call(dtype, f"llvm.abs.{self._suffix(dtype, value.shape)}", *operands, shape=value.shape)
 
-    def _emit_bit_count(self, name: str, operand: str, dtype: DType) -> Value:
-        t = llvm_type(dtype)
+    def _emit_bit_count(self, name: str, operand: Value, dtype: DType) -> Value:
+        t, shape = self._type(dtype, operand.shape), operand.shape
         if name == "popcount":
-            count = self._intrinsic("ctpop", dtype, operand)
+            count = self._intrinsic("ctpop", dtype, operand.ssa, shape=shape)
         else:  # false: zero is defined, and gives the width
-            intrinsic = f"llvm.{'ctlz' if name == 'clz' else 'cttz'}.{suffix(dtype)}"
-            count = self._call(dtype, intrinsic, f"{t} {operand}", "i1 false")
+            intrinsic = f"llvm.{'ctlz' if name == 'clz' else 'cttz'}.{self._suffix(dtype, shape)}"
+            count = self._call(dtype, intrinsic, (t, operand.ssa), ("i1", "false"), shape=shape)
         if dtype.bits == 32:
-            return Value(count.ssa, i32)
-        return Value(self.f.emit(f"{'trunc' if dtype.bits > 32 else 'zext'} {t} {count.ssa} to i32"), i32)
+            return Value(count.ssa, i32, shape)
+        op = "trunc" if dtype.bits > 32 else "zext"
+        return Value(self.f.emit(f"{op} {t} {count.ssa} to {self._type(i32, shape)}"), i32, shape)
 
-    def _emit_predicate(self, name: str, operand: str, dtype: DType) -> str:
-        t = llvm_type(dtype)
+    def _emit_predicate(self, name: str, operand: Value, dtype: DType) -> Value:
+        """isnan, isinf or isfinite as a condition."""
+        shape, (x,) = self._meet(operand)
+        t = self._type(dtype, shape)
         if name == "isnan":
-            return self.f.emit(f"fcmp uno {t} {operand}, 0.0")
-        size, infinity = self._intrinsic("fabs", dtype, operand).ssa, literal(float("inf"), dtype)
-        return self.f.emit(f"fcmp {'oeq' if name == 'isinf' else 'one'} {t} {size}, {infinity}")
+            return Value(self.f.emit(f"fcmp uno {t} {x}, {self._constant('0.0', dtype, shape)}"), BIT, shape)
+        size = self._intrinsic("fabs", dtype, x, shape=shape).ssa
+        infinity = self._constant(literal(float("inf"), dtype), dtype, shape)
+        compare = "oeq" if name == "isinf" else "one"
+        return Value(self.f.emit(f"fcmp {compare} {t} {size}, {infinity}"), BIT, shape)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from tack.codegen.lane_cost import VectorUnit
 from tack.codegen.llvm_launch import LaunchEmitter
 from tack.lang import ir
 
@@ -20,6 +21,9 @@ class GeneratorOptions(Protocol):
     @property
     def disjoint(self) -> bool: ...
 
+    @property
+    def lanes(self) -> int | None: ...
+
 
 class LLVMCodeGen(LaunchEmitter):
     """The CPU generator.
@@ -29,17 +33,24 @@ class LLVMCodeGen(LaunchEmitter):
     kernel
         Typed and verified IR.
     options
-        `disjoint` promises that no written array overlaps any other argument; pointers become `noalias`.
+        `disjoint` promises that no written array overlaps any other argument; pointers become `noalias`. `lanes` is
+        the width to run parallel loops at wherever lanes are possible; 1 for scalar code, None for a choice by cost.
+    target
+        The vectors of the processor; without them nothing is chosen, and only `lanes` can ask for some.
 
     Attributes
     ----------
     print_sites
         After `source`: what each `print` of the kernel writes, by site number.
+    plans
+        After `source`: the loops that run as lanes.
+    all_lanes
+        After `source`: whether every loop does. Such code needs few of LLVM's passes.
     """
 
-    def __init__(self, kernel: ir.IRKernel, options: GeneratorOptions) -> None:
+    def __init__(self, kernel: ir.IRKernel, options: GeneratorOptions, target: VectorUnit | None = None) -> None:
         super().__init__()
-        self.kernel, self.disjoint = kernel, options.disjoint
+        self.kernel, self.disjoint, self.lanes, self.target = kernel, options.disjoint, options.lanes, target
 
     def source(self) -> str:
         """The module's text; its one exported function is ``i32 tack_launch(ptr block)``."""

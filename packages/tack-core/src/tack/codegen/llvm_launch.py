@@ -12,12 +12,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from tack.codegen.lane_cost import VectorUnit
+from tack.codegen.lane_plan import LanePlan, plan_lanes
 from tack.codegen.llvm_bounds import BoundsEmitter
-from tack.codegen.llvm_statements import StatementEmitter
+from tack.codegen.llvm_control import Region
+from tack.codegen.llvm_lanes import LaneEmitter
 from tack.codegen.llvm_values import FunctionText, Value, llvm_type
 from tack.codegen.work_estimate import work
 from tack.lang import ir
 from tack.lang.records import record
+from tack.lang.shapes import assigned
 from tack.lang.types import ArrayType, DType, i64
 
 LAUNCH_SYMBOL: Final = "tack_launch"
@@ -38,12 +42,20 @@ class _Nest:
     assigned: set[str]
     first: list[str]
     last: list[str]
+    plan: LanePlan | None
 
 
-class LaunchEmitter(BoundsEmitter, StatementEmitter):
+class LaunchEmitter(BoundsEmitter, LaneEmitter):
     """Writes what surrounds the user's code."""
 
     disjoint: bool
+    lanes: int | None
+    target: VectorUnit | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plans: list[LanePlan] = []
+        self.all_lanes = True
 
     # -- parameters
 
@@ -79,11 +91,17 @@ class LaunchEmitter(BoundsEmitter, StatementEmitter):
         formals += ["i64 %begin", "i64 %end"]
         formals += [f"i64 %{name}.{axis}" for axis in range(len(loop.ranges)) for name in ("start", "step", "count")]
         self._block(prelude)
-        rank, assigned = len(loop.ranges), _assigned(loop.body)
+        rank, names = len(loop.ranges), assigned(loop.body)
         # An iteration starts from what the locals that it assigns held before the loop.
-        entering = [(name, self._read(name)) for name in sorted(assigned.difference(loop.vars))]
+        entering = [(name, self._read(name)) for name in sorted(names.difference(loop.vars))]
         first, last = self._run_end(rank, "%begin"), self._run_end(rank, self.f.emit("sub i64 %end, 1"))
-        self._level(_Nest(loop, entering, assigned, first, last), 0, "true", "true")
+        plan = plan_lanes(loop, self.kernel, self.target, self.lanes)
+        if plan is None:
+            self.all_lanes = False
+        else:
+            self.plans.append(plan)
+            self.unit = plan.unit
+        self._level(_Nest(loop, entering, names, first, last, plan), 0, "true", "true")
         self.f.close("ret void")
         # noinline: a promise on a parameter does not survive inlining as well, and the unpacking stays out of the way.
         header = f"define internal void @body.{number}({', '.join(formals)}) noinline nounwind"
@@ -92,17 +110,12 @@ class LaunchEmitter(BoundsEmitter, StatementEmitter):
     def _iteration(self, loop: ir.IRParallelFor, entering: list[tuple[str, Value]], latch: str) -> None:
         for name, value in entering:
             self._write(name, value)
-        self.loops.append(("", latch))
-        self._block(loop.body)
-        self.loops.pop()
+        self._region(Region(latch, latch), loop.body)
         self.f.br(latch)
 
     def _loop_value(self, loop: ir.IRParallelFor, axis: int, position: str) -> None:
         """Set a loop variable to ``start + position * step``."""
-        bounds = loop.ranges[axis]
-        start = "0" if _is_literal(bounds.start, 0) else f"%start.{axis}"
-        step = "1" if _is_literal(bounds.step, 1) else f"%step.{axis}"
-        self._write(loop.vars[axis], Value(self._affine(start, position, step), i64))
+        self._write(loop.vars[axis], Value(self._position(*_start_and_step(loop, axis), position), i64))
 
     def _level(self, nest: _Nest, axis: int, first_row: str, last_row: str) -> None:
         """The loop along one dimension, as a proper nest: what depends on outer indices only stays outside.
@@ -114,6 +127,9 @@ class LaunchEmitter(BoundsEmitter, StatementEmitter):
         low = emit(f"select i1 {first_row}, i64 {nest.first[axis]}, i64 0")
         high = emit(f"select i1 {last_row}, i64 {nest.last[axis]}, i64 {emit(f'sub i64 %count.{axis}, 1')}")
         stop = emit(f"add i64 {high}, 1")
+        if nest.plan is not None and axis == len(nest.loop.ranges) - 1:
+            self._lane_run(nest.plan, nest.entering, *_start_and_step(nest.loop, axis), low, stop)
+            return
         head, latch, done, at, before = f"along.{axis}", f"next.{axis}", f"done.{axis}", f"%at.{axis}", self.f.block
         self.f.br(head)
         self.f.open(head)
@@ -211,18 +227,11 @@ class LaunchEmitter(BoundsEmitter, StatementEmitter):
         self.f.open(after)
 
 
-def _assigned(body: list[ir.IRStmt]) -> set[str]:
-    """The scalar symbols that running these statements may assign."""
-    names: set[str] = set()
-    for node in ir.walk(body):
-        match node:
-            case ir.IRAssign(name=name) | ir.IRBind(name=name):
-                names.add(name)
-            case ir.IRUnpack():
-                names.update(node.names)
-            case ir.IRFor(var=name):
-                names.add(name)
-    return names
+def _start_and_step(loop: ir.IRParallelFor, axis: int) -> tuple[str, str]:
+    """A range's start and step in a body function, literals as such."""
+    bounds = loop.ranges[axis]
+    start = "0" if _is_literal(bounds.start, 0) else f"%start.{axis}"
+    return start, "1" if _is_literal(bounds.step, 1) else f"%step.{axis}"
 
 
 def _is_literal(node: ir.IRExpr, value: int) -> bool:

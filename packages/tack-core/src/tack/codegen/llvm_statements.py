@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tack.codegen.llvm_expressions import ExpressionEmitter, _typed, function_symbol, result_type
+from tack.codegen.llvm_control import ControlEmitter
+from tack.codegen.llvm_expressions import function_symbol, result_type
+from tack.codegen.llvm_memory import typed
 from tack.codegen.llvm_values import ArrayStorage, FunctionText, Value, literal, llvm_type, mangle
 from tack.lang import ir
+from tack.lang.inlining import IRInlined, IRLeave
 from tack.lang.records import record
 from tack.lang.types import ArrayType, DType
 
@@ -21,12 +24,11 @@ class PrintSite:
     parts: tuple[str | DType, ...]
 
 
-class StatementEmitter(ExpressionEmitter):
-    """Walks statements. `loops` has the labels that `break` and `continue` go to, innermost last."""
+class StatementEmitter(ControlEmitter):
+    """Walks statements."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.loops: list[tuple[str, str]] = []
         self.print_sites: list[PrintSite] = []
         self.function: ir.IRFunction
 
@@ -34,7 +36,7 @@ class StatementEmitter(ExpressionEmitter):
 
     def _begin_function(self, function: ir.IRFunction) -> None:
         """A fresh function text, with a slot for each scalar symbol and a place for each table."""
-        self.function, self.f, self.slots, self.arrays, self.loops = function, FunctionText(), {}, {}, []
+        self.function, self.f, self.slots, self.arrays, self.regions = function, FunctionText(), {}, {}, []
         for symbol in function.symbols.values():
             if symbol.dtype is not None:
                 slot = self.f.slot(llvm_type(symbol.dtype), f"%v.{mangle(symbol.name)}")
@@ -88,17 +90,10 @@ class StatementEmitter(ExpressionEmitter):
 
     # -- statements
 
-    def _block(self, statements: list[ir.IRStmt]) -> None:
-        """Statements in order; what follows a jump in the same block cannot run and is not written."""
-        for statement in statements:
-            if self.f.terminated:
-                return
-            self._statement(statement)
-
     def _statement(self, node: ir.IRStmt) -> None:
         match node:
             case ir.IRAssign():
-                self._write(node.name, self._expr(node.value))
+                self._write(node.name, self._expr(node.value), self.shapes.is_blended(node, node.name))
             case ir.IRStore():
                 self._store(node)
             case ir.IRExprStmt():
@@ -111,10 +106,10 @@ class StatementEmitter(ExpressionEmitter):
                 self._while(node)
             case ir.IRFor():
                 self._for(node)
-            case ir.IRBreak():
-                self.f.br(self.loops[-1][0])
-            case ir.IRContinue():
-                self.f.br(self.loops[-1][1])
+            case ir.IRBreak() | ir.IRContinue():
+                self._jump(node)
+            case IRLeave():
+                self._leave(node)
             case ir.IRReturn():
                 self._return(node)
             case ir.IRLocalArray():
@@ -128,17 +123,19 @@ class StatementEmitter(ExpressionEmitter):
 
     def _evaluate(self, node: ir.IRExpr) -> None:
         """For its effect; a call may have no result, or several that nobody wants."""
-        if isinstance(node, ir.IRCall):
+        if isinstance(node, IRInlined):
+            self._inlined(node)
+        elif isinstance(node, ir.IRCall):
             self._call_function(node)
         else:
             self._expr(node)
 
-    def _store(self, node: ir.IRStore) -> None:
-        value = self._expr(node.value)
-        storage, address = self.arrays[node.array], self._address(node.array, node.index)
-        self.f.do(f"store {llvm_type(value.dtype)} {value.ssa}, ptr {address}, align {storage.align}")
-
     def _unpack(self, node: ir.IRUnpack) -> None:
+        if isinstance(node.call, IRInlined):
+            self._inlined(node.call)
+            for name, result in zip(node.names, node.call.results, strict=True):
+                self._write(name, self._read(result), self.shapes.is_blended(node, name))
+            return
         assert node.call.symbol is not None
         function = self.kernel.functions[node.call.symbol]
         results = self._call_function(node.call)
@@ -152,12 +149,12 @@ class StatementEmitter(ExpressionEmitter):
     def _return(self, node: ir.IRReturn) -> None:
         """From a device function: its results by value, several as a structure."""
         values = [self._expr(v) for v in node.values]
-        typed = [f"{llvm_type(v.dtype)} {v.ssa}" for v in values]
-        if len(typed) < 2:
-            self.f.close(f"ret {typed[0]}" if typed else "ret void")
+        texts = [f"{llvm_type(v.dtype)} {v.ssa}" for v in values]
+        if len(texts) < 2:
+            self.f.close(f"ret {texts[0]}" if texts else "ret void")
             return
         whole, result = result_type(self.function), "poison"
-        for position, text in enumerate(typed):
+        for position, text in enumerate(texts):
             result = self.f.emit(f"insertvalue {whole} {result}, {text}, {position}")
         self.f.close(f"ret {whole} {result}")
 
@@ -167,77 +164,17 @@ class StatementEmitter(ExpressionEmitter):
         size = 1
         for extent in node.shape:
             size *= extent
-        pointer = self.f.slot(f"[{size} x {llvm_type(node.element)}]", f"%l.{mangle(node.name)}", zero=False)
+        lanes = 1 if self.lane else self.width
+        name = f"%l.{mangle(node.name)}" if self.width == 1 else None  # a block is written at two widths
+        pointer = self.f.slot(f"[{size * lanes} x {llvm_type(node.element)}]", name, zero=False)
         extents = tuple(map(str, node.shape))
-        self.arrays[node.name] = ArrayStorage(pointer, node.element, extents, node.element.itemsize)
-
-    # -- control flow
-
-    def _if(self, node: ir.IRIf) -> None:
-        then, join = self.f.label("then"), self.f.label("join")
-        other = self.f.label("else") if node.other else join
-        self.f.cond_br(self._condition(node.cond), then, other)
-        for label, body in ((then, node.then), (other, node.other)):
-            if body or label is then:
-                self.f.open(label)
-                self._block(body)
-                self.f.br(join)
-        self.f.open(join)
-
-    def _while(self, node: ir.IRWhile) -> None:
-        head, body, end = self.f.label("while"), self.f.label("body"), self.f.label("end")
-        self.f.br(head)
-        self.f.open(head)
-        self.f.cond_br(self._condition(node.cond), body, end)
-        self._loop_body(body, node.body, end, head)
-        self.f.br(head)
-        self.f.open(end)
-
-    def _loop_body(self, label: str, body: list[ir.IRStmt], break_to: str, continue_to: str) -> None:
-        self.f.open(label)
-        self.loops.append((break_to, continue_to))
-        self._block(body)
-        self.loops.pop()
-
-    def _for(self, node: ir.IRFor) -> None:
-        """Counts iterations, not values: `start + k * step` for k below a trip count, so that no counter overflows."""
-        start, stop, step = (self._expr(e).ssa for e in (node.start, node.stop, node.step))
-        trips = self._trip_count(start, stop, step)
-        head, latch, end = self.f.label("for"), self.f.label("next"), self.f.label("end")
-        before, counter = self.f.block, self.f.name()
-        self.f.cond_br(self.f.emit(f"icmp eq i64 {trips}, 0"), end, head)
-        self.f.open(head)
-        self.f.do(f"{counter} = phi i64 [ 0, %{before} ], [ {counter}.next, %{latch} ]")
-        self._write(node.var, Value(self._affine(start, counter, step), self.slots[node.var][1]))
-        body = self.f.label("body")
-        self.f.br(body)
-        self._loop_body(body, node.body, end, latch)
-        self.f.br(latch)
-        self.f.open(latch)
-        self.f.do(f"{counter}.next = add nuw i64 {counter}, 1")
-        self.f.cond_br(self.f.emit(f"icmp eq i64 {counter}.next, {trips}"), end, head)
-        self.f.open(end)
-
-    def _trip_count(self, start: str, stop: str, step: str) -> str:
-        """How many values ``range(start, stop, step)`` has for a positive step; as u64 it is right for all of i64."""
-        emit = self.f.emit
-        some = emit(f"icmp slt i64 {start}, {stop}")
-        span = emit(f"sub i64 {stop}, {start}")
-        if step != "1":
-            last = emit(f"sub i64 {span}, 1")
-            span = emit(f"add i64 {emit(f'udiv i64 {last}, {step}')}, 1")
-        return emit(f"select i1 {some}, i64 {span}, i64 0")
-
-    def _affine(self, start: str, counter: str, step: str) -> str:
-        """``start + counter * step``; literals that change nothing are left out."""
-        product = counter if step == "1" else self.f.emit(f"mul i64 {counter}, {step}")
-        return product if start == "0" else self.f.emit(f"add i64 {start}, {product}")
+        self.arrays[node.name] = ArrayStorage(pointer, node.element, extents, node.element.itemsize, lanes)
 
     # -- printing
 
     def _print(self, node: ir.IRPrint) -> None:
         values = [self._expr(part) for part in node.parts if not isinstance(part, str)]
-        parts = tuple(part if isinstance(part, str) else _typed(part) for part in node.parts)
+        parts = tuple(part if isinstance(part, str) else typed(part) for part in node.parts)
         buffer = self.f.slot(f"[{max(1, len(values))} x i64]", zero=False)
         for position, value in enumerate(values):
             place = self.f.emit(f"getelementptr i64, ptr {buffer}, i64 {position}")

@@ -6,12 +6,14 @@ import hashlib
 import struct
 from typing import Final
 
+import numpy as np
+
 from tack.lang.records import field, record
+from tack.lang.shapes import UNIFORM, Shape
 from tack.lang.types import DType, f64, int_to_float, round_float
 
-# The shape of a value says how it varies from one iteration to the next. Today every value is the same scalar code for
-# all of them; a generator of lanes adds "linear" (base and stride) and "varying" (a vector).
-UNIFORM: Final = 0
+BIT: Final = DType("bit", 0, "u", 1, np.dtype(bool))
+"""A condition while it is computed: an i1, of no type of the language."""
 
 PURE: Final = "nounwind willreturn memory(none)"
 MATH_LIBRARY: Final = frozenset(
@@ -24,21 +26,28 @@ written here: LLVM makes them of others (`sincos` of `sin` and `cos`, `ldexp` of
 
 @record(frozen=True)
 class Value:
-    """A value in generated code: its SSA name or literal, its type, and its shape over iterations."""
+    """A value in generated code: its SSA name or literal, its type, and its shape over the lanes of a block.
+
+    `ssa` is a vector if the shape is `VARYING`, else a scalar: of a linear value that of the first lane.
+    """
 
     ssa: str
     dtype: DType
-    shape: int = UNIFORM
+    shape: Shape = UNIFORM
 
 
 @record(frozen=True)
 class ArrayStorage:
-    """Where an array lives: pointer, element type, one i64 extent a dimension, and the alignment that is promised."""
+    """Where an array lives: pointer, element type, one i64 extent a dimension, and the alignment that is promised.
+
+    Where each of several lanes has its own array, `interleaved` is how many: element k of lane l is at k * lanes + l.
+    """
 
     pointer: str
     dtype: DType
     extents: tuple[str, ...]
     align: int
+    interleaved: int = 1
 
 
 def llvm_type(dtype: DType) -> str:

@@ -38,7 +38,7 @@ def _node(node: ir.IRNode, functions: dict[str, int]) -> int:
         inside += _node(child, functions)
     match node:
         case ir.IRFor():
-            return min(MOST, (inside + 4) * _trips(node))
+            return min(MOST, (inside + 4) * trips(node))
         case ir.IRWhile():
             return min(MOST, (inside + 4) * _UNKNOWN_TRIPS)
         case ir.IRCall():
@@ -46,7 +46,8 @@ def _node(node: ir.IRNode, functions: dict[str, int]) -> int:
     return min(MOST, inside + _operation(node))
 
 
-def _trips(node: ir.IRFor) -> int:
+def trips(node: ir.IRFor) -> int:
+    """How many iterations a serial loop has, if its bounds are literals; else a guess."""
     start, stop, step = node.start, node.stop, node.step
     if isinstance(start, ir.IRConst) and isinstance(stop, ir.IRConst) and isinstance(step, ir.IRConst):
         return max(1, int(stop.value - start.value) // max(1, int(step.value)))

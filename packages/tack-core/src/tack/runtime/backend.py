@@ -26,9 +26,11 @@ class VariantOptions:
     """All that shapes generated code beyond the typed IR; every field is part of the variant's key.
 
     `disjoint`: no written array overlaps any other argument (checked at the call), so no-alias promises hold.
+    `lanes`: how many consecutive iterations a CPU runs as the lanes of vectors; 1 for none, None for a choice by cost.
     """
 
     disjoint: bool = False
+    lanes: int | None = None
 
 
 @record(frozen=True)

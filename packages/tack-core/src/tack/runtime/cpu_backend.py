@@ -15,6 +15,7 @@ from tack.runtime.number_text import number_text
 from tack.runtime.pool_slot import parallel_for_word
 
 if TYPE_CHECKING:
+    from tack.codegen.llvm_gen import LLVMCodeGen
     from tack.lang.ir import IRKernel
 
 # Symbols of a kernel's module. The generator has them too, but kept code is loaded without it; a test compares them.
@@ -111,11 +112,10 @@ class CpuBackend(HostMemory, Backend):
         return code_target()
 
     def build(self, kernel: IRKernel, options: VariantOptions) -> Artifact:
-        from tack.codegen.llvm_gen import LLVMCodeGen
         from tack.runtime.llvm_jit import compiler
 
-        generator = LLVMCodeGen(kernel, options)
-        data = compiler().compile_object(generator.source())
+        generator, text = self._generate(kernel, options)
+        data = compiler().compile_lanes(text) if generator.all_lanes else compiler().compile_object(text)
         notes, payload = NativeCode.of_object(data, (LAUNCH_SYMBOL,), _LATE).describe()
         sites = [[p if isinstance(p, str) else {"dtype": p.name} for p in s.parts] for s in generator.print_sites]
         return Artifact({"code": notes, "prints": sites}, payload)
@@ -136,7 +136,16 @@ class CpuBackend(HostMemory, Backend):
         return CpuExecutable(code.load(imports), printer)
 
     def inspect(self, kernel: IRKernel, options: VariantOptions) -> dict[str, str]:
+        from tack.runtime.llvm_jit import compiler
+
+        generator, text = self._generate(kernel, options)
+        return compiler().stages(text, lanes=generator.all_lanes)
+
+    def _generate(self, kernel: IRKernel, options: VariantOptions) -> tuple[LLVMCodeGen, str]:
+        """The generator for this processor, and what it has written."""
+        from tack.codegen.lane_cost import vector_unit
         from tack.codegen.llvm_gen import LLVMCodeGen
         from tack.runtime.llvm_jit import compiler
 
-        return compiler().stages(LLVMCodeGen(kernel, options).source())
+        generator = LLVMCodeGen(kernel, options, vector_unit(compiler().cpu, compiler().features))
+        return generator, generator.source()

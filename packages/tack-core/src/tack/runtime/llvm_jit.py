@@ -14,6 +14,8 @@ from tack.codegen.llvm_values import MATH_LIBRARY
 from tack.runtime.native_image import NativeLibrary, symbol_address
 
 _OPTIMISATION_LEVEL = 3
+# Lanes need no vectoriser and little else; only what makes registers of slots and tidies up.
+_LANE_PASSES = "sroa instruction_combine simplify_cfg loop_rotate new_gvn instruction_combine simplify_cfg".split()
 
 
 class LLVMUnavailableError(ImportError):
@@ -92,10 +94,30 @@ class LLVMCompiler:
             image: bytes = machine.emit_object(llvm.parse_assembly(text))
             return image
 
-    def stages(self, text: str) -> dict[str, str]:
+    def compile_lanes(self, text: str) -> bytes:
+        """Native code of a module whose loops are lanes already: a short list of passes does as well as all of them."""
+        with self._lock:
+            image: bytes = self._machine.emit_object(self.tidied(text))
+            return image
+
+    def tidied(self, text: str) -> Any:
+        """Parse, verify, and run the passes of `compile_lanes`; the module."""
+        llvm = self._llvm
+        with self._lock:
+            module = llvm.parse_assembly(text)
+            module.verify()
+            tuning = llvm.create_pipeline_tuning_options(speed_level=_OPTIMISATION_LEVEL)
+            builder = llvm.create_pass_builder(self._machine, tuning)
+            passes = llvm.create_new_module_pass_manager()
+            for name in _LANE_PASSES:
+                getattr(passes, f"add_{name}_pass")()
+            passes.run(module, builder)
+            return module
+
+    def stages(self, text: str, lanes: bool = False) -> dict[str, str]:
         """The text of each stage, for people: "llvm", "optimised" and "asm"."""
         with self._lock:
-            module = self.optimised(text)
+            module = self.tidied(text) if lanes else self.optimised(text)
             return {"llvm": text, "optimised": str(module), "asm": self._machine.emit_assembly(module)}
 
     def load(self, image: bytes, exports: tuple[str, ...], imports: dict[str, int]) -> NativeLibrary:

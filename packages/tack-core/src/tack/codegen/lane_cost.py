@@ -1,0 +1,188 @@
+"""When lanes are worth it, and how many: rough costs of a body as a block of lanes and as scalar code.
+
+One unit is about a cycle of throughput. The weights are rules of thumb for classes of processors; they decide what is
+emitted, and never what it computes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tack.codegen.work_estimate import trips
+from tack.lang import ir
+from tack.lang.inlining import IRInlined
+from tack.lang.records import record
+from tack.lang.shapes import UNIFORM, VARYING, LaneShapes, Shape
+from tack.lang.types import DType
+
+
+@record(frozen=True)
+class VectorUnit:
+    """What vectors a processor has.
+
+    `size` is in bytes; `masked` has the element sizes, in bits, that masked loads and stores take; `gathers` says
+    whether a gather is better than its lanes one by one.
+    """
+
+    name: str
+    size: int
+    registers: int
+    masked: frozenset[int]
+    gathers: bool
+
+
+PLAIN: Final = VectorUnit("128 bits", 16, 16, frozenset(), False)
+_AVX2: Final = VectorUnit("AVX2", 32, 16, frozenset({32, 64}), False)
+_AVX512: Final = VectorUnit("AVX-512", 64, 32, frozenset({8, 16, 32, 64}), True)
+_AVX512_FEATURES: Final = frozenset("+avx512f +avx512bw +avx512dq +avx512vl".split())
+_FAST_GATHER: Final = frozenset("skylake alderlake raptorlake meteorlake arrowlake arrowlake-s lunarlake".split())
+
+
+def vector_unit(cpu: str, features: str) -> VectorUnit:
+    """The unit of a processor by LLVM's name and list of features."""
+    have = set(features.split(","))
+    if have >= _AVX512_FEATURES:
+        return VectorUnit("AVX-512, slow gathers", 64, 32, _AVX512.masked, False) if "znver" in cpu else _AVX512
+    if "+avx2" in have:
+        return VectorUnit("AVX2, fast gathers", 32, 16, _AVX2.masked, True) if cpu in _FAST_GATHER else _AVX2
+    return PLAIN
+
+
+@record(frozen=True)
+class Cost:
+    """Of a block of lanes, and of one iteration as scalar code."""
+
+    lanes: float
+    scalar: float
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.lanes + other.lanes, self.scalar + other.scalar)
+
+    def times(self, count: float) -> Cost:
+        return Cost(self.lanes * count, self.scalar * count)
+
+
+_NOTHING: Final = Cost(0, 0)
+_MOST_TRIPS: Final = 8  # a loop counts as at most so many iterations: what matters is which part is inside
+_DIVIDED_LOOP: Final = 1.3  # lanes that have left a loop are paid for until the last one leaves
+_LIBRARY_CALL: Final = 22
+_LIBRARY: Final = frozenset(
+    "sin cos tan asin acos atan sinh cosh tanh exp exp2 expm1 log log2 log10 log1p atan2".split()
+)
+
+
+class CostModel:
+    """Costs of the statements of one parallel loop, for blocks of `width` lanes."""
+
+    def __init__(self, shapes: LaneShapes, unit: VectorUnit, width: int) -> None:
+        self.shapes, self.unit, self.width = shapes, unit, width
+
+    def of(self, statements: list[ir.IRStmt]) -> Cost:
+        total = _NOTHING
+        for node in statements:
+            total += self._node(node)
+        return total
+
+    def parts(self, dtype: DType) -> float:
+        """How many native vectors hold a value of each lane."""
+        return max(1, self.width * dtype.itemsize / self.unit.size)
+
+    def _node(self, node: ir.IRNode) -> Cost:
+        inside = _NOTHING
+        for child in ir.children(node):
+            inside += self._node(child)
+        match node:
+            case ir.IRFor() | ir.IRWhile():
+                count = min(_MOST_TRIPS, trips(node)) if isinstance(node, ir.IRFor) else _MOST_TRIPS
+                divided = self.shapes.is_divergent(node)
+                lanes = (inside.lanes + 2 + 2 * divided) * (_DIVIDED_LOOP if divided else 1)
+                return Cost(lanes, inside.scalar + 2).times(count)
+            case ir.IRIf():
+                return inside + (Cost(2, 4) if self.shapes.is_divergent(node) else Cost(1, 1))
+            case ir.IRStore():
+                return inside + self._access(node.array, node.index, node.value.dtype, store=True)
+            case ir.IRLoad():
+                return inside + self._access(node.array, node.index, node.dtype, store=False)
+            case ir.IRAtomic():
+                return inside + Cost(21 * self.width, 20)
+            case ir.IRExpr():
+                return inside + self._operation(node)
+        return inside
+
+    def _access(self, array: str, index: list[ir.IRExpr], dtype: DType | None, store: bool) -> Cost:
+        assert dtype is not None
+        if array in self.shapes.private:
+            uniform = all(self.shapes.of(i) == UNIFORM for i in index)
+            return Cost(self.parts(dtype) if uniform else 3 * self.width, 1)
+        shape = self._flat_shape(index)
+        if shape == UNIFORM:
+            return Cost(1, 1)
+        if shape == 1:
+            return Cost(self.parts(dtype), 1)
+        if shape in (2, 3, 4) and not store:
+            return Cost(2 * self.parts(dtype) * (shape or 1), 1)
+        if shape == -1:
+            return Cost(2 * self.parts(dtype), 1)
+        return Cost((1.3 if self.unit.gathers else 3.0) * self.width, 1)
+
+    def _flat_shape(self, index: list[ir.IRExpr]) -> Shape:
+        shapes = [self.shapes.of(i) for i in index]
+        return shapes[-1] if shapes and all(s == UNIFORM for s in shapes[:-1]) else VARYING if shapes else UNIFORM
+
+    def _operation(self, node: ir.IRExpr) -> Cost:
+        if isinstance(node, ir.IRConst | ir.IRVar | ir.IRArrayAttr | ir.IRBind | IRInlined | ir.IRArrayRef):
+            return _NOTHING
+        vector, scalar = self._weights(node)
+        if self.shapes.of(node) is not VARYING:
+            return Cost(scalar, scalar)
+        return Cost(vector, scalar)
+
+    def _weights(self, node: ir.IRExpr) -> tuple[float, float]:
+        dtype = getattr(node, "_operand_type", None) or node.dtype
+        assert dtype is not None
+        parts, avx512 = self.parts(dtype), self.unit.size == _AVX512.size
+        match node:
+            case ir.IRBuiltin(name=name) if name in _LIBRARY:
+                return (_LIBRARY_CALL + 3.0) * self.width, _LIBRARY_CALL
+            case ir.IRBuiltin(name="sqrt") | ir.IRBinOp(op="/"):
+                return parts * (10 if avx512 else 6), 5
+            case ir.IRBinOp(op="**"):
+                return (_LIBRARY_CALL + 3.0) * self.width, _LIBRARY_CALL
+            case ir.IRBinOp(op="//" | "%"):
+                return self._division(node, dtype)
+            case ir.IRBinOp(op="*") if dtype.is_integer and dtype.bits != 32:
+                return parts * (3 if avx512 or dtype.bits == 16 else 8), 1
+            case ir.IRCast():
+                source = node.operand.dtype
+                if source is None or (source.itemsize == dtype.itemsize and source.kind == dtype.kind):
+                    return 0, 0
+                wide = max(parts, self.parts(source))
+                slow = not avx512 and source.is_float != dtype.is_float and 64 in (source.bits, dtype.bits)
+                return wide * (8 if slow else 1.5), 1
+        return parts, 1
+
+    def _division(self, node: ir.IRBinOp, dtype: DType) -> tuple[float, float]:
+        if dtype.is_float:
+            return (_LIBRARY_CALL + 6.0) * self.width, _LIBRARY_CALL
+        if isinstance(node.right, ir.IRConst):
+            value = int(node.right.value)
+            if value > 0 and value & (value - 1) == 0:
+                return self.parts(dtype), 1
+            return (6 * self.parts(dtype), 4) if dtype.bits <= 32 else (8.0 * self.width, 5)
+        if dtype.bits <= 32:
+            return self.width * (2.2 if self.unit.size < 64 else 1.6) + 6, 10
+        return 16.0 * self.width, 14
+
+
+def choose_width(loop: ir.IRParallelFor, shapes: LaneShapes, types: dict[str, DType], unit: VectorUnit) -> int:
+    """Lanes that fill R native vectors: R is 1 without a serial loop; else more chains are in flight while they fit."""
+    loops = [n for n in ir.walk(loop.body) if isinstance(n, ir.IRFor | ir.IRWhile)]
+    used = {name for n in loops for inner in ir.walk(n) if (name := getattr(inner, "name", None)) in types}
+    used |= {n.var for n in loops if isinstance(n, ir.IRFor)}
+    varying = {name for name in used if shapes.of_name(name) is VARYING}
+    widest = max([types[name].itemsize for name in varying] + [4])
+    native = unit.size // widest
+    if not loops:
+        return max(16, native)
+    together = min(4, max(1, unit.registers // (len(varying) + 4)))
+    return min(64, native * (4 if together > 3 else 2 if together > 1 else 1))

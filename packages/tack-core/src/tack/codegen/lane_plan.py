@@ -1,0 +1,103 @@
+"""Which parallel loops run as lanes, and how."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tack.codegen.lane_cost import PLAIN, CostModel, VectorUnit, choose_width
+from tack.lang import ir
+from tack.lang.inlining import InlinedBody, TooLarge, inline_calls
+from tack.lang.records import record
+from tack.lang.shapes import VARYING, LaneShapes, constant
+from tack.lang.types import DType
+
+_MOST_NODES: Final = 4000
+_MOST_PRIVATE_BYTES: Final = 1 << 16  # local arrays of a whole block
+_GAIN: Final = 0.8  # lanes must promise at least this much
+_MASKED_WIDTH: Final = 16  # of the blocks for what is left of a run
+
+
+@record(frozen=True)
+class LanePlan:
+    """A parallel loop as lanes: the loop with device functions inlined, its annotations, and the width of a block."""
+
+    loop: ir.IRParallelFor
+    inlined: InlinedBody
+    shapes: LaneShapes
+    width: int
+    unit: VectorUnit
+
+    @property
+    def masked_width(self) -> int:
+        return min(self.width, _MASKED_WIDTH)
+
+    def types(self, kernel: ir.IRKernel) -> dict[str, DType]:
+        return _types(kernel, self.inlined)
+
+
+def plan_lanes(
+    loop: ir.IRParallelFor, kernel: ir.IRKernel, unit: VectorUnit | None, lanes: int | None
+) -> LanePlan | None:
+    """How to run a loop as lanes; None for scalar code.
+
+    Parameters
+    ----------
+    loop, kernel
+        Typed.
+    unit
+        The processor's vectors; None where nothing is known of them, and nothing is chosen.
+    lanes
+        The width to use wherever lanes are possible; 1 for none, None for a choice by cost.
+    """
+    if lanes == 1 or (lanes is None and unit is None):
+        return None
+    try:
+        inlined = inline_calls(loop.body, kernel.functions, _MOST_NODES)
+    except TooLarge:
+        return None
+    nodes = list(ir.walk(inlined.body))
+    arrays = {node.name: node for node in nodes if isinstance(node, ir.IRLocalArray)}
+    if any(isinstance(node, ir.IRPrint) or _is_over_workgroup(node) for node in nodes):
+        return None  # what is printed comes out an iteration at a time
+    body = ir.IRParallelFor(loc=loop.loc, vars=loop.vars, ranges=loop.ranges, body=inlined.body)
+    stride = loop.ranges[-1].step
+    literal = int(stride.value) if isinstance(stride, ir.IRConst) else VARYING
+    shapes = LaneShapes(body, literal, frozenset(arrays))
+    unit = unit or PLAIN
+    width = lanes or choose_width(body, shapes, _types(kernel, inlined), unit)
+    if sum(map(_bytes, arrays.values())) * width > _MOST_PRIVATE_BYTES:
+        return None
+    plan = LanePlan(body, inlined, shapes, width, unit)
+    return plan if lanes or _is_worth_it(plan, nodes) else None
+
+
+def _types(kernel: ir.IRKernel, inlined: InlinedBody) -> dict[str, DType]:
+    own = {s.name: s.dtype for s in kernel.symbols.values() if s.dtype is not None}
+    return own | inlined.types
+
+
+def _is_over_workgroup(node: ir.IRNode) -> bool:
+    """Whether this is the loop of a pass over the threads of a workgroup, which LLVM vectorises along those."""
+    return isinstance(node, ir.IRFor) and node.var.startswith("%")
+
+
+def _bytes(array: ir.IRLocalArray) -> int:
+    size = array.element.itemsize
+    for extent in array.shape:
+        size *= extent
+    return size
+
+
+def _is_worth_it(plan: LanePlan, nodes: list[ir.IRNode]) -> bool:
+    """Cheaper as lanes; and not what LLVM's own vectoriser does as well, straight-line code on streams."""
+    cost = CostModel(plan.shapes, plan.unit, plan.width).of(plan.loop.body)
+    if cost.lanes >= _GAIN * plan.width * cost.scalar:
+        return False
+    return any(isinstance(node, ir.IRFor | ir.IRWhile | ir.IRIf) or _is_hard(node) for node in nodes)
+
+
+def _is_hard(node: ir.IRNode) -> bool:
+    """Whether an operation of straight-line code keeps LLVM from vectorising, and not us."""
+    if not isinstance(node, ir.IRBinOp) or node.op not in ("//", "%") or node.dtype is None or node.dtype.is_float:
+        return False
+    return constant(node.right) is None

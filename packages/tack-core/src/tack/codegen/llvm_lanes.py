@@ -1,0 +1,97 @@
+"""A run of consecutive iterations along the last dimension, as blocks of lanes.
+
+Full blocks first, with no mask at all; what is left goes through narrower blocks in which lanes past the end are off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tack.codegen.lane_plan import LanePlan
+from tack.codegen.llvm_control import Region
+from tack.codegen.llvm_statements import StatementEmitter
+from tack.codegen.llvm_values import ArrayStorage, Value
+from tack.lang.shapes import UNIFORM, VARYING, Shapes, assigned
+from tack.lang.types import i32, i64
+
+Entering = list[tuple[str, Value]]
+
+
+class LaneEmitter(StatementEmitter):
+    """Writes the blocks of a parallel loop."""
+
+    def _lane_run(self, plan: LanePlan, entering: Entering, start: str, step: str, low: str, stop: str) -> None:
+        """Iterations ``start + position * step`` for low <= position < stop."""
+        for name, (function, table) in plan.inlined.tables.items():
+            assert table.dtype is not None
+            storage = self._table_global(function, table), table.dtype
+            self.arrays[name] = ArrayStorage(*storage, tuple(map(str, table.shape)), table.dtype.itemsize)
+
+        def block(position: str) -> None:
+            self._lane_block(plan, entering, self._position(start, step, position), step)
+
+        self.width = plan.width
+        rest = self._count(low, stop, full=True, body=block)
+        self.width = plan.masked_width
+        self._count(rest, stop, full=False, body=block)
+        self.width, self.shapes, self.mask, self.some = 1, Shapes(), None, True
+
+    def _position(self, start: str, step: str, position: str) -> str:
+        return self._affine(Value(start, i64), position, Value(step, i64)).ssa
+
+    def _count(self, low: str, stop: str, full: bool, body: Callable[[str], None]) -> str:
+        """Blocks while there are enough iterations for a full one, or any; where the next would begin."""
+        emit, at, before = self.f.emit, self.f.name(), self.f.block
+        head, inside, latch, done = (self.f.label(x) for x in ("blocks", "block", "next", "done"))
+        end = emit(f"sub i64 {stop}, {self.width - 1}") if full else stop
+        self.f.br(head)
+        self.f.open(head)
+        self.f.do(f"{at} = phi i64 [ {low}, %{before} ], [ {at}.next, %{latch} ]")
+        self.f.cond_br(emit(f"icmp slt i64 {at}, {end}"), inside, done)
+        self.f.open(inside)
+        self.mask, self.some = None, True
+        if not full:
+            self.mask = self._lanes_below(emit(f"sub i64 {stop}, {at}"))
+        body(at)
+        self.f.br(latch)
+        self.f.open(latch)
+        self.f.do(f"{at}.next = add i64 {at}, {self.width}")
+        self.f.br(head)
+        self.f.open(done)
+        return at
+
+    def _lanes_below(self, left: str) -> str:
+        """The first `left` lanes."""
+        least = self._intrinsic("umin", i64, left, str(self.width)).ssa
+        count = Value(self.f.emit(f"trunc i64 {least} to i32"), i32)
+        t, lanes = self._type(i32, VARYING), ", ".join(f"i32 {k}" for k in range(self.width))
+        return self.f.emit(f"icmp ult {t} <{lanes}>, {self._vector(count)}")
+
+    def _lane_block(self, plan: LanePlan, entering: Entering, first: str, step: str) -> None:
+        """One block whose first lane has this value of the last index. Each lane starts from what the locals held."""
+        slots, arrays, types = self.slots, dict(self.arrays), plan.types(self.kernel)
+        self.shapes, self.slots = plan.shapes, dict(slots)
+        index = plan.loop.vars[-1]
+        for name in sorted(assigned(plan.loop.body) | {index}):
+            self.slots[name] = self.f.slot(self._type(types[name], self.shapes.of_name(name))), types[name]
+        self._write(index, self._index(plan, first, step))
+        for name, value in entering:
+            if name in plan.shapes.live_in:
+                self._write(name, value)
+        region = Region(self.f.label("iterated"))
+        region.again = region.leave
+        if self.shapes.is_divergent(plan.loop):
+            region.running = self._mask_slot()
+        self.regions = [region]
+        self._block(plan.loop.body)
+        self.f.br(region.leave)
+        self.f.open(region.leave)
+        self.slots, self.arrays, self.regions = slots, arrays, []
+
+    def _index(self, plan: LanePlan, first: str, step: str) -> Value:
+        """The last index over the lanes: linear, unless its step is only known at run time."""
+        if plan.shapes.stride is not VARYING:
+            return Value(first, i64, plan.shapes.stride)
+        lanes = self._stepped(self._constant("0", i64, VARYING), i64, 1)
+        away = self._emit_binop("*", Value(lanes, i64, VARYING), Value(step, i64, UNIFORM), i64, VARYING)
+        return self._emit_binop("+", Value(first, i64), away, i64, VARYING)

@@ -1,0 +1,105 @@
+"""Kernels compiled at a chosen number of lanes and run in chosen pieces, for tests that compare bits.
+
+The pool is replaced by a function that calls the chunks of a loop one after the other, in pieces that begin and end at
+odd places, as threads would get them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import mmap
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tack.codegen.lane_cost import VectorUnit, vector_unit
+from tack.codegen.llvm_gen import LLVMCodeGen
+from tack.codegen.llvm_launch import LAUNCH_SYMBOL, PARALLEL_FOR_SYMBOL
+from tack.lang.ir import IRKernel
+from tack.runtime.backend import STATUS_OK, VariantOptions
+from tack.runtime.dispatch import prepare
+from tack.runtime.llvm_jit import compiler
+from tack.runtime.compilation import type_kernel
+from typed_ir import launch
+
+_Chunk = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+_ParallelFor = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)
+
+
+def typed_ir(kernel: Any, *args: Any) -> IRKernel:
+    """The typed IR of a kernel for these arguments."""
+    lowering, call = prepare(kernel).bind(args, {})
+    return type_kernel(lowering.ir, call.values)
+
+
+def host_unit() -> VectorUnit:
+    """The vectors of this processor."""
+    llvm = compiler()
+    return vector_unit(llvm.cpu, llvm.features)
+
+
+@dataclass
+class Compiled:
+    """A compiled variant; `cuts` are the places where the iterations are cut into pieces, as parts of the whole."""
+
+    tree: IRKernel
+    lanes: int | None
+    disjoint: bool = False
+    unit: VectorUnit | None = None
+    cuts: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        options = VariantOptions(disjoint=self.disjoint, lanes=self.lanes)
+        generator = LLVMCodeGen(self.tree, options, self.unit or host_unit())
+        body, launcher = generator.source().split("define i32 @tack_launch")
+        launcher = re.sub(r"(= icmp ugt i64 %\w+), \d+", r"\1, 0", launcher)  # always through the pool
+        text = f"{body}define i32 @tack_launch{launcher}"
+        self.text, self.plans = text, generator.plans
+        llvm = compiler()
+        compile_ = llvm.compile_lanes if generator.all_lanes else llvm.compile_object
+        self._pool = _ParallelFor(self._pieces)
+        address = ctypes.cast(self._pool, ctypes.c_void_p).value or 0
+        library = llvm.load(compile_(text), (LAUNCH_SYMBOL,), {PARALLEL_FOR_SYMBOL: address})
+        self._library = library
+        self._launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(library.addresses[LAUNCH_SYMBOL])
+
+    def _pieces(self, chunk: int, context: int, count: int, grain: int, limit: int) -> None:
+        places = sorted({0, count, *(int(cut * count) for cut in self.cuts)})
+        for begin, end in itertools.pairwise(places):
+            _Chunk(chunk)(context, begin, end, 0)
+
+    def launch(self, block: int) -> int:
+        status: int = self._launch(block)
+        return status
+
+    def __call__(self, *args: Any) -> list[Any]:
+        """Run on copies of the arrays (an array given twice stays one); the copies."""
+        copies: dict[int, Any] = {}
+        mine = [copies.setdefault(id(a), a.copy()) if isinstance(a, np.ndarray) else a for a in args]
+        assert launch(self, *mine).status == STATUS_OK
+        return mine
+
+    def in_place(self, *args: Any) -> int:
+        """Run on the arrays themselves; the status."""
+        return launch(self, *args).status
+
+
+def before_a_hole(count: int, dtype: Any) -> np.ndarray[Any, Any]:
+    """An array that ends where memory ends: the page after it can be neither read nor written."""
+    size = -(-count * np.dtype(dtype).itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, size + mmap.PAGESIZE)
+    whole = np.frombuffer(memory, np.uint8)
+    libc = ctypes.CDLL(None, use_errno=True)
+    hole = ctypes.c_void_p(whole.ctypes.data + size)
+    if libc.mprotect(hole, ctypes.c_size_t(mmap.PAGESIZE), 0) != 0:
+        raise OSError(ctypes.get_errno(), "mprotect")
+    return whole[:size].view(dtype)[-count:]
+
+
+def same_bits(a: list[Any], b: list[Any]) -> bool:
+    """Whether two runs left the same bits in every array."""
+    return all(x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=True) if isinstance(x, np.ndarray))
