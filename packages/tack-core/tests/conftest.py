@@ -3,18 +3,58 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+
+# Mesa's OpenCL on the processor, a device without f64, takes part where it is installed. Read when drivers are loaded.
+os.environ.setdefault("RUSTICL_ENABLE", "llvmpipe")
+# PoCL compiles a kernel in a quarter of a second; what it compiled is kept from one run to the next, and shared by all.
+os.environ.setdefault("POCL_CACHE_DIR", str(Path(__file__).resolve().parents[3] / ".pytest_cache" / "pocl"))
 
 if "TACK_CACHE_DIR" not in os.environ:  # a cache of this run's own; its workers inherit it
     _cache = tempfile.TemporaryDirectory(prefix="tack-tests-", ignore_cleanup_errors=True)
     os.environ["TACK_CACHE_DIR"] = _cache.name
 
 import tack
+from rigs.copied_arguments import copy_arguments
+from rigs.driver_faults import known_fault
 from tack.runtime import code_store
+
+# How Tack refuses what a device lacks, and the name of that capability.
+_REFUSALS = (
+    (re.compile(r"device \S+ has no (f64)"), "{}"),
+    (re.compile(r"device \S+ has no atomics on (\w+)"), "atomic_{}"),
+)
+
+
+# What runs on OpenCL's devices too: what a kernel computes, and arrays. The others are about the front end, errors and
+# the host's own memory, where a driver that takes a quarter of a second for a kernel would add time and nothing else.
+ON_OPENCL = {
+    "test_arrays",
+    "test_atomics",
+    "test_cases",
+    "test_cases_arithmetic",
+    "test_creation",
+    "test_devices",
+    "test_division_and_power",
+    "test_evaluation_order",
+    "test_float_division",
+    "test_float_literals",
+    "test_float_semantics",
+    "test_guards",
+    "test_integer_division",
+    "test_integer_semantics",
+    "test_math_functions",
+    "test_parallel_loops",
+    "test_reduction_semantics",
+    "test_sums_in_loops",
+}
 
 
 @pytest.fixture
@@ -23,16 +63,59 @@ def uncached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code_store, "cache", lambda: None)
 
 
-@pytest.fixture(params=tack.devices())
-def device(request: pytest.FixtureRequest) -> Iterator[tack.Device]:
-    """Each device of this machine in turn, made the current one while the test runs."""
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that asks for `device` on each device of this machine."""
+    if "device" in metafunc.fixturenames:
+        everywhere = metafunc.module.__name__.rpartition(".")[2] in ON_OPENCL
+        names = [name for name in tack.devices() if everywhere or not name.startswith("opencl")]
+        metafunc.parametrize("device", names, indirect=True)
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tack.Device]:
+    """The device that a test runs on, made the current one meanwhile."""
     target = tack.device(request.param)
     for marker in request.node.iter_markers("requires"):
         for capability in marker.args:
             if not target.supports(capability):
                 pytest.skip(f"device {target.name} lacks {capability}")
+    if not target.supports("host_memory"):
+        copy_arguments(monkeypatch, target)
     with target:
         yield target
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+    """Two ends of a test count as skips: the refusal of a type, or of its atomics, that the device lacks, and what a
+    known fault of the device's driver does to it.
+
+    Every rule is tested at every type, so marking each case for the first would say the same on each line.
+    """
+    try:
+        return (yield)
+    except (TypeError, AssertionError) as error:
+        given = pyfuncitem.funcargs
+        target = given.get("device", given.get("memory"))
+        test = f"{pyfuncitem.module.__name__}::{pyfuncitem.function.__name__}"
+        reason = skip_for(target, test, error) if isinstance(target, tack.Device) else None
+        if reason is None:
+            raise
+    pytest.skip(reason)
+
+
+def skip_for(target: tack.Device, test: str, error: Exception) -> str | None:
+    """Why a failure is the device's, not Tack's; None if it is not."""
+    return lacking(target, str(error)) if isinstance(error, TypeError) else known_fault(target, test)
+
+
+def lacking(target: tack.Device, message: str) -> str | None:
+    """The reason for a skip if a refusal names a capability that the device under test truly lacks."""
+    for pattern, capability in _REFUSALS:
+        for name in pattern.findall(message):
+            if not target.supports(capability.format(name)):
+                return f"device {target.name} lacks {capability.format(name)}"
+    return None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

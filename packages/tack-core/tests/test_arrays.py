@@ -307,6 +307,7 @@ def test_views_keep_the_memory_alive(device):
     assert np.array_equal(view, np.arange(1 << 16))
 
 
+@pytest.mark.requires("host_memory")
 def test_an_array_keeps_borrowed_memory_alive(device):
     from tack.runtime.interop import wrap_numpy
 

@@ -258,6 +258,7 @@ def test_case_23_eight_threads_compile_once(device, monkeypatch, uncached):
 # --------------------------------------------------------------------------------------------- arguments, memory
 
 
+@pytest.mark.requires("host_memory")
 @pytest.mark.parametrize("name", [*INTEGERS, *FLOATS])
 def test_case_24_strided_views_are_refused(device, name):
     """PAR-6: transposed, stepped, reversed, a field; as input and as output; the message says to copy."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -25,12 +26,13 @@ def restored_default() -> Iterator[None]:
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a fresh interpreter whose environment has nothing of Tack but what is given."""
+    """Run code in a fresh interpreter whose environment has nothing of Tack but what is given, and the same drivers."""
+    drivers = {name: value for name, value in os.environ.items() if name in ("RUSTICL_ENABLE", "POCL_CACHE_DIR")}
     return subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(SOURCE)!r}); import tack; {code}"],
         capture_output=True,
         text=True,
-        env=environment,
+        env=drivers | environment,
         check=False,
     )
 

@@ -188,7 +188,7 @@ def only_the_chosen_arm_acts(cells, out, n):
 def test_effects_happen_only_in_the_chosen_arm(device):
     """EVAL-7, EVAL-8: counted by atomics."""
     n = 60
-    cells, out = np.zeros(4, np.int64), np.zeros(n, np.int32)
+    cells, out = np.zeros(4, np.int32), np.zeros(n, np.int32)
     only_the_chosen_arm_acts(cells, out, n)
     fives = sum(i % 5 == 0 for i in range(n))
     assert cells.tolist() == [n // 3, 10 * (n - n // 3), fives, -(n - fives)]

@@ -21,6 +21,7 @@ import pytest
 import tack
 from differential import generator, oracle
 from differential.generator import INPUTS, LANES, OUTPUTS, Program
+from rigs.driver_faults import FAULTS, has_fault
 
 PROGRAMS_PER_BATCH = 20
 BATCHES = 100
@@ -153,11 +154,20 @@ def compare(batch: Batch, device: str) -> None:
     assert not wrong, f"{len(wrong)} programs of batch {batch.number} are wrong on {device}:\n" + "\n".join(wrong)
 
 
+@functools.cache
+def opencl_name() -> str | None:
+    """An OpenCL device whose driver has no known fault, or None."""
+    names = [name for name in tack.devices() if name.startswith("opencl")]
+    return next((n for n in names if not any(has_fault(tack.device(n), fault) for fault in FAULTS)), None)
+
+
 @pytest.mark.parametrize("number", range(BATCHES))
 def test_generated_programs(number: int) -> None:
-    """Every program on the CPU; a share of them on the interpreter too."""
+    """Every program on the CPU and on OpenCL; a share of them on the interpreter too."""
     batch = make_batch(number)
     compare(batch, "cpu")
+    if (opencl := opencl_name()) is not None:
+        compare(batch, opencl)
     if number % REFERENCE_EVERY == 0:
         compare(batch, "reference")
 

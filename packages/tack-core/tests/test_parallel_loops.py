@@ -90,7 +90,7 @@ def mark_range(hits, base, start, stop, step):
 def test_range(device, start, stop, step):
     """LOOP-10, LOOP-12: Python's values, i64 loop variables, no counter that wraps."""
     expected = list(range(start, stop, step))
-    hits = np.zeros(12, np.int64)
+    hits = np.zeros(12, np.int32)
     mark_range(hits, start, start, stop, step)
     assert [start + k for k in np.flatnonzero(hits)] == expected
     assert hits.sum() == len(expected)
@@ -113,7 +113,7 @@ def mark_box(hits, counter, l0, h0, l1, h1, l2, h2):
 def test_ndrange(device, box):
     """LOOP-11: each combination once; any extent that is not positive empties it, also two at once."""
     expected = [i * 10000 + j * 100 + k for i, j, k in itertools.product(*(range(*r) for r in box))]
-    hits, counter = np.zeros(max(1, len(expected)), np.int64), np.zeros(1, np.int64)
+    hits, counter = np.zeros(max(1, len(expected)), np.int64), np.zeros(1, np.int32)
     mark_box(hits, counter, *(bound for pair in box for bound in pair))
     assert counter[0] == len(expected)
     assert hits.tolist()[: len(expected)] == expected

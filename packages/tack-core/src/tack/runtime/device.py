@@ -7,7 +7,7 @@ import importlib.util
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -22,15 +22,38 @@ if TYPE_CHECKING:
 
 @record(frozen=True)
 class _Row:
-    """How to get a backend's class, and the module without which it cannot run, with the extra that installs it."""
+    """How to get a backend's class, and the module without which it cannot run, with the extra that installs it.
 
-    load: Callable[[], type[Backend]]
+    A kind of which a machine may have several devices says which there are: `units` gives the default one's number and
+    how many there are. They are named "kind" (the default) and "kind:number", and the class is given the number.
+    """
+
+    load: Callable[[], Callable[..., Backend]]
     needs: str | None = None
     extra: str | None = None
+    units: Callable[[], tuple[int, int]] | None = None
 
     @property
-    def available(self) -> bool:
+    def installed(self) -> bool:
         return self.needs is None or importlib.util.find_spec(self.needs) is not None
+
+    def names(self, kind: str) -> Iterator[str]:
+        """The devices of this kind that this machine has, the default one first."""
+        if not self.installed:
+            return
+        if self.units is None:
+            yield kind
+            return
+        default, count = self.units()
+        if count:
+            yield kind
+        yield from (f"{kind}:{number}" for number in range(count) if number != default)
+
+    def make(self, name: str) -> Backend:
+        if self.units is None:
+            return self.load()()
+        _, colon, number = name.partition(":")
+        return self.load()(int(number) if colon else self.units()[0])
 
 
 def _cpu() -> type[Backend]:
@@ -45,12 +68,28 @@ def _reference() -> type[Backend]:
     return ReferenceBackend
 
 
+def _opencl() -> Callable[..., Backend]:
+    from tack.runtime.opencl_backend import OpenCLBackend
+
+    return OpenCLBackend
+
+
+def _opencl_units() -> tuple[int, int]:
+    try:
+        from tack.runtime.opencl_devices import default_number, usable_devices
+    except ImportError:  # pyopencl is there, but cannot be loaded
+        return 0, 0
+    return default_number(), len(usable_devices())
+
+
 # In order of preference: the first one that is available is the default.
 _REGISTRY = {
     "cpu": _Row(_cpu, needs="llvmlite", extra="cpu"),
     "reference": _Row(_reference),
+    "opencl": _Row(_opencl, needs="pyopencl", extra="opencl", units=_opencl_units),
 }
 _NUMBERS = {name: i for i, name in enumerate(_REGISTRY, 1)}
+_UNIT_SHIFT = 4  # an array's key has eight bits for its device: up to 15 kinds, and 15 devices of a kind
 
 _backends: dict[str, Backend] = {}
 _lock = threading.Lock()
@@ -80,7 +119,8 @@ class Device:
     @property
     def number(self) -> int:
         """A small positive number, the same for all devices of this name."""
-        return _NUMBERS[self.name]
+        kind, colon, number = self.name.partition(":")
+        return _NUMBERS[kind] | ((int(number) + 1) << _UNIT_SHIFT if colon else 0)
 
     @property
     def backend(self) -> Backend:
@@ -133,7 +173,7 @@ def _update_current_number() -> None:
 def _make_backend(name: str) -> Backend:
     with _lock:
         if name not in _backends:
-            _backends[name] = _REGISTRY[name].load()()
+            _backends[name] = _REGISTRY[name.partition(":")[0]].make(name)
         return _backends[name]
 
 
@@ -151,28 +191,47 @@ def device(name: str | Device) -> Device:
     --------
     >>> tack.device("reference").supports("host_memory")
     True
+    >>> tack.device("opencl:1")  # the second OpenCL device of the machine  # doctest: +SKIP
     """
     if isinstance(name, Device):
         return name
     if not isinstance(name, str):
         raise TypeError(f"a device is named by a string such as 'cpu', not by {type(name).__name__}")
-    row = _REGISTRY.get(name)
-    if row is None:
+    kind, colon, number = name.partition(":")
+    row = _REGISTRY.get(kind)
+    if row is None or (colon and row.units is None):
         raise ValueError(f"there is no device {name!r}; the devices of this machine are {_listed()}")
-    if not row.available:
+    if not row.installed:
         raise ImportError(
             f"device {name!r} needs {row.needs}: install tack-core[{row.extra}], or use one of {_listed()}"
         )
-    return Device(name)
+    if row.units is None:
+        return Device(kind)
+    default, count = row.units()
+    known = {str(i): f"{kind}:{i}" for i in range(count)} | ({"": kind, str(default): kind} if count else {})
+    if number not in known or name.endswith(":"):
+        hint = "" if count else f"{row.needs} finds no device with a driver and a compiler for {kind}; "
+        raise ValueError(f"there is no device {name!r}: {hint}the devices of this machine are {_listed()}")
+    return Device(known[number])
 
 
 def _listed() -> str:
     return ", ".join(map(repr, devices()))
 
 
+def _names() -> Iterator[str]:
+    """The names of `devices`, found one by one: asking for OpenCL's loads its drivers."""
+    for kind, row in _REGISTRY.items():
+        yield from row.names(kind)
+
+
 def devices() -> tuple[str, ...]:
-    """The names of the devices that this machine can use, the default first."""
-    return tuple(name for name, row in _REGISTRY.items() if row.available)
+    """The names of the devices that this machine can use, the default first.
+
+    OpenCL's are "opencl", the first that the driver loader lists or the one that ``TACK_OPENCL_DEVICE`` numbers, and
+    "opencl:N", the others by number.
+    """
+    return tuple(_names())
 
 
 def current_device() -> Device:
@@ -197,7 +256,7 @@ def current_device() -> Device:
 def _first_default() -> Device:
     name = os.environ.get("TACK_DEVICE", "").strip()
     if not name:
-        return Device(devices()[0])
+        return Device(next(_names()))
     try:
         return device(name)
     except (ValueError, ImportError) as error:
