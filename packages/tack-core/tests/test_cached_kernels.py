@@ -135,6 +135,28 @@ def test_annotations_attributes_and_names_of_builtins_are_in_the_key():
     assert len(set(digests)) == len(digests)
 
 
+def test_defaults_of_device_functions_are_in_the_key(store):
+    """CACHE-2, FUNC-1: a default is no name that the code reads, but a value that calls bake in; through any depth."""
+    text = """
+@tack.func
+def f(x, a=D, *, b=E):
+    return x + a + b
+@tack.func
+def g(x):
+    return f(x)
+@tack.kernel
+def k(out, s=D):
+    for i in range(out.shape[0]):
+        out[i] = g(i) + f(i, b=0)
+"""
+    for d, e in itertools.product((1, 2.0, True, tack.u8(3)), (10, 20.5, tack.constant(7, tack.i64))):
+        x, y = (float(v.value if hasattr(v, "value") else v) for v in (d, e))
+        assert run(module(text, D=d, E=e)) == [i + x + y + i + x for i in range(3)], (d, e)
+    kernels = text.replace("D, *", "1, *").replace("b=E", "b=2")
+    assert digest(module(kernels, D=1)) == digest(module(kernels, D=2)) is not None, "a kernel's default is an argument"
+    assert digest(module(text, D=1, E=[3])) is None, "what has no description"
+
+
 def test_a_rebound_name_is_another_content():
     """CACHE-2, CAP-5: the digest is that of now."""
     space = module(KERNEL, N=2, K=1)

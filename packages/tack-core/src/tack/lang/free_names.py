@@ -63,7 +63,14 @@ class _Reader:
         used = tuple((spelling, self.value(_resolve(scope, node))) for spelling, node in names.used)
         annotating = tuple((spelling, _annotation(scope, node)) for spelling, node in names.annotating)
         self.captures += scope.captures
-        return (source.what, source.name, _text(source), _annotations(source), used, annotating)
+        return (source.what, source.name, _text(source), _annotations(source), used, annotating, self.defaults(source))
+
+    def defaults(self, source: FunctionSource) -> Content:
+        """The defaults of a device function, which its calls bake in; those of a kernel are arguments."""
+        if source.what == "kernel":
+            return ()
+        by_keyword = sorted((source.fn.__kwdefaults__ or {}).items())
+        return (*map(self.value, source.fn.__defaults__ or ()), *((name, self.value(v)) for name, v in by_keyword))
 
     def value(self, value: Any) -> Content:
         if isinstance(value, types.ModuleType):
