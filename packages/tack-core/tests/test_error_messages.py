@@ -230,6 +230,18 @@ GOLDEN = [
                      ^^^^^^
           help: do it on the host, or write it with loops and builtins, which the language contract lists
         """),  # noqa: E501
+    ("a function of NumPy that Tack has", "out[i] = np.dot(a, a)", "a, out", (A, OUT), """
+        UnsupportedSyntaxError: user.py:4:18: in kernel `k`: a call of `np.dot`, which is neither a device function nor a builtin, is not supported
+            out[i] = np.dot(a, a)
+                     ^^^^^^
+          help: write `tack.dot`
+        """),  # noqa: E501
+    ("random numbers of NumPy", "out[i] = np.random.rand()", "a, out", (A, OUT), """
+        UnsupportedSyntaxError: user.py:4:18: in kernel `k`: a call of `np.random.rand`, which is neither a device function nor a builtin, is not supported
+            out[i] = np.random.rand()
+                     ^^^^^^^^^^^^^^
+          help: write for instance `tack.random.uniform(seed, i)`: tack.random has no hidden state
+        """),  # noqa: E501
     ("a break", "break", "out", (OUT,), """
         UnsupportedSyntaxError: user.py:4:9: in kernel `k`: `break` out of a parallel loop is not supported
             break

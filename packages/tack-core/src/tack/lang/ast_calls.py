@@ -11,7 +11,7 @@ import numpy as np
 from tack.lang import math_functions
 from tack.lang.ast_vectors import VectorLowering
 from tack.lang.func import Func, InstanceFunc
-from tack.lang.intrinsics import Meaning, lookup
+from tack.lang.intrinsics import PUBLIC, Meaning, lookup
 from tack.lang.ir import (
     IRArrayAttr,
     IRArrayRef,
@@ -105,6 +105,10 @@ class CallLowering(VectorLowering):
             hint = "kernels are called on the host; make it a device function with @tack.func"
         elif isinstance(value, FunctionType):
             hint = "decorate it with @tack.func, if it is yours; builtins are listed in the language contract"
+        elif ".random." in f".{name}":
+            hint = "write for instance `tack.random.uniform(seed, i)`: tack.random has no hidden state"
+        elif name.rpartition(".")[2] in PUBLIC:
+            hint = f"write `tack.{name.rpartition('.')[2]}`"
         elif callable(value) and not isinstance(value, type):
             hint = "do it on the host, or write it with loops and builtins, which the language contract lists"
         else:
