@@ -141,7 +141,6 @@ def check(make, op, dtype, count, seed):
     assert is_history(op, dtype, start[1].item(), values.tolist(), old.tolist(), cell[1].item())
 
 
-@pytest.mark.requires("host_memory")
 @pytest.mark.parametrize(("op", "dtype"), operations())
 def test_on_global_arrays(device, op, dtype):
     """ATOM-1 to ATOM-5: final values, old values, neighbours; on many threads where there are any."""
@@ -281,7 +280,6 @@ def indexed(a, b, hits):
         tack.atomic_sub(b, tack.atomic_add(hits, 0, 1), tack.f32(0.5) + i)
 
 
-@pytest.mark.requires("host_memory")
 def test_indices_and_values_are_evaluated_once(device):
     """ATOM-2, ATOM-3: a tuple or a flat index; what stands in an argument runs once."""
     a, b, hits = np.zeros((2, 3), np.int16), np.zeros(2, np.float32), np.zeros(1, np.int32)
@@ -318,7 +316,6 @@ def test_indices_and_values_on_shared_arrays(device):
     assert out[:3].max() == 3
 
 
-@pytest.mark.requires("host_memory")
 @pytest.mark.parametrize("dtype", (tack.f32, tack.f64), ids=by_name)
 def test_extrema_of_negative_values(device, dtype):
     """ATOM-4, cases 15 and 16."""
