@@ -23,6 +23,7 @@ from tack.lang.ir import IRKernel
 from tack.runtime.backend import STATUS_OK, VariantOptions
 from tack.runtime.dispatch import prepare
 from tack.runtime.llvm_jit import compiler
+from tack.runtime.native_code import NativeCode
 from tack.runtime.compilation import type_kernel
 from typed_ir import launch
 
@@ -63,7 +64,8 @@ class Compiled:
         compile_ = llvm.compile_lanes if generator.all_lanes else llvm.compile_object
         self._pool = _ParallelFor(self._pieces)
         address = ctypes.cast(self._pool, ctypes.c_void_p).value or 0
-        library = llvm.load(compile_(text), (LAUNCH_SYMBOL,), {PARALLEL_FOR_SYMBOL: address})
+        code = NativeCode.of_object(compile_(text), (LAUNCH_SYMBOL,))
+        library = code.load({PARALLEL_FOR_SYMBOL: address})
         self._library = library
         self._launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(library.addresses[LAUNCH_SYMBOL])
 
