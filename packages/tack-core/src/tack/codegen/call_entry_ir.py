@@ -16,8 +16,11 @@ from tack.lang.records import record
 MAX_PARAMS = 32  # the frame is fixed; kernels with more parameters keep the slow path
 
 # The kernel's table: a header, then rows. All words are i64.
-TABLE_HEADER = ("params", "guards", "guards_address", "rows")
-GUARD_WORDS = 4  # dict (or cell) address, name address (0: a cell), expected object, address of the dict behind it or 0
+TABLE_HEADER = ("params", "guards", "guards_address", "rows", "cells", "cells_address", "dicts", "dicts_address")
+GUARD_WORDS = 4  # dict address, name address, expected object, address of the dict behind it or 0
+CELL_WORDS = 2  # cell address, expected object
+DICT_WORDS = 2  # dict address, its version when its guards were last seen to hold; written by the entry
+MAX_DICTS = 16
 ROW_HEADER = ("function", "release_bytes", "written_mask", "overlap", "result", "device")
 OVERLAP_NO, OVERLAP_YES, OVERLAP_ANY = 0, 1, 2
 RESULT_NONE, RESULT_FLOAT, RESULT_SIGNED, RESULT_UNSIGNED = 0, 1, 2, 3
@@ -41,6 +44,9 @@ class Layout:
     array_dims: int
     kernel_table: int
     kernel_running: int
+    float_value: int
+    cell_content: int
+    dict_version: int | None  # changes with every change of a dict; None where there is none such
     ndarray_data: int = 16
     ndarray_ndim: int = 24
     ndarray_dims: int = 32
@@ -60,13 +66,11 @@ _DECLARATIONS = """
 @PyLong_Type = external global i8
 @PyBool_Type = external global i8
 @_Py_NoneStruct = external global i8
-declare double @PyFloat_AsDouble(ptr)
 declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
 declare ptr @PyFloat_FromDouble(double)
 declare ptr @PyLong_FromLongLong(i64)
 declare ptr @PyLong_FromUnsignedLongLong(i64)
 declare ptr @PyDict_GetItemWithError(ptr, ptr)
-declare ptr @PyCell_Get(ptr)
 declare i64 @PyTuple_Size(ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyEval_SaveThread()
@@ -114,7 +118,8 @@ array:
   store i8 1, ptr %fromdevice
   ret i1 %ready
 real:
-  %d = call double @PyFloat_AsDouble(ptr %obj)
+  %dvp = getelementptr i8, ptr %obj, i64 $float_value
+  %d = load double, ptr %dvp
   %size = call double @llvm.fabs.f64(double %d)
   %big = fcmp oge double %size, $F32_LIMIT
   %finite = fcmp olt double %size, 0x7FF0000000000000
@@ -204,18 +209,89 @@ no:
 }
 """
 
-# Whether every captured name still holds the object that the table's rows were compiled for.
+# Whether every captured name still holds the object that the table's rows were compiled for. A dict that has not
+# changed since its names were last looked up is not searched again.
 _GUARDS = """
 define internal i1 @guards_hold(ptr %table) alwaysinline {
+  %cnp = getelementptr i64, ptr %table, i64 4
+  %cn = load i64, ptr %cnp
+  %cgp = getelementptr i64, ptr %table, i64 5
+  %cells = load ptr, ptr %cgp
+  %vnp = getelementptr i64, ptr %table, i64 6
+  %vn = load i64, ptr %vnp
+  %vgp = getelementptr i64, ptr %table, i64 7
+  %dicts = load ptr, ptr %vgp
+  br label %cell0
+cell0:
+  %c = phi i64 [ 0, %0 ], [ %c1, %cell2 ]
+  %morec = icmp ult i64 %c, %cn
+  br i1 %morec, label %cell1, label %dict0
+cell1:
+  %cat = mul i64 %c, $CELL_WORDS
+  %cp = getelementptr i64, ptr %cells, i64 %cat
+  %cell = load ptr, ptr %cp
+  %cwantp = getelementptr i64, ptr %cp, i64 1
+  %cwant = load ptr, ptr %cwantp
+  %heldp = getelementptr i8, ptr %cell, i64 $cell_content
+  %held = load ptr, ptr %heldp
+  %csame = icmp eq ptr %held, %cwant
+  br i1 %csame, label %cell2, label %no
+cell2:
+  %c1 = add i64 %c, 1
+  br label %cell0
+dict0:
+  %v = phi i64 [ 0, %cell0 ], [ %v1, %dict2 ]
+  %morev = icmp ult i64 %v, %vn
+  br i1 %morev, label %dict1, label %yes
+dict1:
+  %vat = mul i64 %v, $DICT_WORDS
+  %vp = getelementptr i64, ptr %dicts, i64 %vat
+  %dict = load ptr, ptr %vp
+  %thenp = getelementptr i64, ptr %vp, i64 1
+  %then = load i64, ptr %thenp
+  %nowp = getelementptr i8, ptr %dict, i64 $dict_version
+  %now = load i64, ptr %nowp
+  %unchanged = icmp eq i64 %now, %then
+  br i1 %unchanged, label %dict2, label %search
+dict2:
+  %v1 = add i64 %v, 1
+  br label %dict0
+search:
+  %found = call i1 @look_up(ptr %table, i64 %vn, ptr %dicts)
+  ret i1 %found
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+define internal i1 @look_up(ptr %table, i64 %vn, ptr %dicts) noinline {
+  %seen = alloca [$MAX_DICTS x i64]
+  br label %note0
+note0:
+  %a = phi i64 [ 0, %0 ], [ %a1, %note1 ]
+  %morea = icmp ult i64 %a, %vn
+  br i1 %morea, label %note1, label %start
+note1:
+  %aat = mul i64 %a, $DICT_WORDS
+  %ap = getelementptr i64, ptr %dicts, i64 %aat
+  %adict = load ptr, ptr %ap
+  %anowp = getelementptr i8, ptr %adict, i64 $dict_version
+  %anow = load i64, ptr %anowp
+  %asp = getelementptr i64, ptr %seen, i64 %a
+  store i64 %anow, ptr %asp
+  %a1 = add i64 %a, 1
+  br label %note0
+start:
   %np = getelementptr i64, ptr %table, i64 1
   %n = load i64, ptr %np
   %gp = getelementptr i64, ptr %table, i64 2
   %guards = load ptr, ptr %gp
   br label %head
 head:
-  %i = phi i64 [ 0, %0 ], [ %i1, %next ]
+  %i = phi i64 [ 0, %start ], [ %i1, %next ]
   %more = icmp ult i64 %i, %n
-  br i1 %more, label %one, label %yes
+  br i1 %more, label %one, label %keep0
 one:
   %at = mul i64 %i, $GUARD_WORDS
   %g = getelementptr i64, ptr %guards, i64 %at
@@ -224,16 +300,6 @@ one:
   %name = load ptr, ptr %namep
   %wantp = getelementptr i64, ptr %g, i64 2
   %want = load ptr, ptr %wantp
-  %iscell = icmp eq ptr %name, null
-  br i1 %iscell, label %cell, label %dict
-cell:
-  %held = call ptr @PyCell_Get(ptr %space)
-  %full = icmp ne ptr %held, null
-  br i1 %full, label %drop, label %no
-drop:
-  call void @Py_DecRef(ptr %held)
-  br label %test
-dict:
   %found = call ptr @PyDict_GetItemWithError(ptr %space, ptr %name)
   %absent = icmp eq ptr %found, null
   br i1 %absent, label %behind, label %test
@@ -246,12 +312,25 @@ lookup:
   %found2 = call ptr @PyDict_GetItemWithError(ptr %second, ptr %name)
   br label %test
 test:
-  %now = phi ptr [ %held, %drop ], [ %found, %dict ], [ %found2, %lookup ]
+  %now = phi ptr [ %found, %one ], [ %found2, %lookup ]
   %same = icmp eq ptr %now, %want
   br i1 %same, label %next, label %no
 next:
   %i1 = add i64 %i, 1
   br label %head
+keep0:
+  %k = phi i64 [ 0, %head ], [ %k1, %keep1 ]
+  %morek = icmp ult i64 %k, $KEPT
+  br i1 %morek, label %keep1, label %yes
+keep1:
+  %ksp = getelementptr i64, ptr %seen, i64 %k
+  %kseen = load i64, ptr %ksp
+  %kat = mul i64 %k, $DICT_WORDS
+  %kp = getelementptr i64, ptr %dicts, i64 %kat
+  %kthenp = getelementptr i64, ptr %kp, i64 1
+  store i64 %kseen, ptr %kthenp
+  %k1 = add i64 %k, 1
+  br label %keep0
 yes:
   ret i1 true
 no:
@@ -503,7 +582,10 @@ miss:
 def call_entry_source(layout: Layout, foreign_order: str) -> str:
     """The text of the module that defines ``tack_entry``; `foreign_order` is NumPy's sign of the other byte order."""
     values = {name: str(getattr(layout, name)) for name in layout.__dataclass_fields__}
+    # Without versions the words keep the -1 that no word of a dict is, and names are looked up at every call.
+    values |= {"dict_version": str(layout.dict_version or 0), "KEPT": "0" if layout.dict_version is None else "%vn"}
     values |= {name: str(globals()[name]) for name in ("GUARD_WORDS", "KEY_FLOAT", "KEY_FLOAT_WIDE", "KEY_INT32")}
+    values |= {name: str(globals()[name]) for name in ("CELL_WORDS", "DICT_WORDS", "MAX_DICTS")}
     values |= {name: str(globals()[name]) for name in ("KEY_INT64", "READ_ONLY", "MAX_PARAMS", "OVERLAP_ANY")}
     values |= {name: str(globals()[name]) for name in ("RESULT_FLOAT", "RESULT_SIGNED", "RESULT_UNSIGNED")}
     values |= {

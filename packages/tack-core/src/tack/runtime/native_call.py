@@ -11,7 +11,7 @@ import ctypes
 import functools
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,8 +34,8 @@ MAX_ROWS = 8
 _ENTRY_SYMBOL = "tack_entry"
 _NATIVE_ORDER, _FOREIGN_ORDER = ("<", ">") if sys.byteorder == "little" else (">", "<")
 _API = (
-    "PyFloat_Type PyLong_Type PyBool_Type _Py_NoneStruct PyFloat_AsDouble PyLong_AsLongLongAndOverflow "
-    "PyFloat_FromDouble PyLong_FromLongLong PyLong_FromUnsignedLongLong PyDict_GetItemWithError PyCell_Get "
+    "PyFloat_Type PyLong_Type PyBool_Type _Py_NoneStruct PyLong_AsLongLongAndOverflow "
+    "PyFloat_FromDouble PyLong_FromLongLong PyLong_FromUnsignedLongLong PyDict_GetItemWithError "
     "PyTuple_Size PyObject_Vectorcall PyEval_SaveThread PyEval_RestoreThread Py_IncRef Py_DecRef"
 ).split()
 
@@ -83,17 +83,18 @@ class Tables:
         )
         if same and row in self._rows:
             return
-        guards = guard_words(captures)
+        guards = Guards.of(captures)
         if guards is None:
             return
         self._captures = captures
         self._rows = [row, *(self._rows if same else ())][:MAX_ROWS]
-        guard_block = (ctypes.c_int64 * (len(guards) + 1))(*guards)
-        count = len(guards) // entry_ir.GUARD_WORDS
-        flat = [len(row.keys), count, ctypes.addressof(guard_block), len(self._rows)]
+        blocks = guards.blocks()
+        places = [ctypes.addressof(block) for block in blocks]
+        flat = [len(row.keys), guards.count, places[0], len(self._rows)]
+        flat += [len(guards.cells) // entry_ir.CELL_WORDS, places[1], len(guards.dicts), places[2]]
         flat += [w for r in self._rows for w in r.words()]
         table = (ctypes.c_int64 * len(flat))(*flat)
-        self._kept.append((table, guard_block, captures))
+        self._kept.append((table, blocks, captures))
         # In this order: the entry reads the table as soon as it is set.
         self._kernel._table = ctypes.addressof(table)
         self._kernel._entry = address
@@ -104,22 +105,50 @@ class Tables:
         self._captures, self._rows = (), []
 
 
-def guard_words(captures: Iterable[Capture]) -> list[int] | None:
-    """The guards of captured names as words; None if one of them cannot be looked up natively."""
-    words: list[int] = []
-    for c in captures:
+class Guards:
+    """What the entry compares of captured names: words for names in dicts, for cells, and the dicts."""
+
+    def __init__(self) -> None:
+        self.names: list[int] = []
+        self.cells: list[int] = []
+        self.dicts: list[int] = []
+
+    @property
+    def count(self) -> int:
+        return len(self.names) // entry_ir.GUARD_WORDS
+
+    @staticmethod
+    def of(captures: Iterable[Capture]) -> Guards | None:
+        """The guards of captured names; None if one of them cannot be looked up natively, or they are too many."""
+        made = Guards()
+        if not all(map(made._add, captures)) or len(made.dicts) > entry_ir.MAX_DICTS:
+            return None
+        return made
+
+    def _add(self, c: Capture) -> bool:
         space = c.namespace
         if isinstance(space, CellName):
-            words += (id(space.cell), 0, id(c.value), 0)
+            self.cells += (id(space.cell), id(c.value))
         elif isinstance(space, GlobalNames) and isinstance(space.globals, dict) and isinstance(space.builtins, dict):
-            words += (id(space.globals), id(c.name), id(c.value), id(space.builtins))
+            self._add_name(space.globals, c, space.builtins)
         elif isinstance(space, ModuleNames) and isinstance(space.owner, DType):
-            continue  # a dtype's attributes do not change
+            pass  # a dtype's attributes do not change
         elif isinstance(space, ModuleNames) and vars(space.owner).get(c.name, MISSING) is c.value:
-            words += (id(vars(space.owner)), id(c.name), id(c.value), 0)
+            self._add_name(vars(space.owner), c, None)
         else:
-            return None
-    return words
+            return False
+        return True
+
+    def _add_name(self, first: Mapping[str, Any], c: Capture, behind: Mapping[str, Any] | None) -> None:
+        self.names += (id(first), id(c.name), id(c.value), 0 if behind is None else id(behind))
+        for space in (first, behind):
+            if space is not None and id(space) not in self.dicts:
+                self.dicts.append(id(space))
+
+    def blocks(self) -> list[Any]:
+        """The three as memory that the entry reads; no dict has been looked at yet, so versions are -1."""
+        versions = [word for dict_ in self.dicts for word in (dict_, -1)]
+        return [(ctypes.c_int64 * (len(words) + 1))(*words) for words in (self.names, self.cells, versions)]
 
 
 @functools.cache
@@ -202,12 +231,54 @@ def find_layout() -> entry_ir.Layout | None:
         array_dims=ARRAY_OFFSETS["_dims"],
         kernel_table=KERNEL_OFFSETS["_table"],
         kernel_running=KERNEL_OFFSETS["_running"],
+        float_value=16,
+        cell_content=16,
+        dict_version=24 if _dicts_have_versions() else None,
     )
-    return layout if _numpy_lies_so(layout, probe) else None
+    return layout if _python_lies_so(layout) and _numpy_lies_so(layout, probe) else None
 
 
 def _word(obj: object, offset: int, kind: Any = ctypes.c_uint64) -> int:
     return int(kind.from_address(id(obj) + offset).value)
+
+
+def _python_lies_so(at: entry_ir.Layout) -> bool:
+    held = object()
+
+    def holder() -> object:
+        return held
+
+    (cell,) = holder.__closure__ or ()
+    floats = ((0.5, 0x3FE0000000000000), (-2.0, -(1 << 62)))
+    return _word(cell, at.cell_content) == id(held) and all(
+        _word(x, at.float_value, ctypes.c_int64) == bits for x, bits in floats
+    )
+
+
+def _dicts_have_versions() -> bool:
+    """Whether the fourth word of a dict is new after each change; PEP 699 lets Python 3.14 and later drop it."""
+    probe: dict[str, Any] = {"a": object(), "b": object()}
+    changes = (
+        lambda: probe.__setitem__("a", object()),
+        lambda: probe.__setitem__("c", object()),
+        lambda: probe.__delitem__("b"),
+        lambda: probe.pop("a"),
+        lambda: probe.update(c=object()),
+        lambda: probe.setdefault("d", object()),
+        lambda: exec("c = 1", probe),
+        lambda: probe.popitem(),
+        lambda: probe.clear(),
+    )
+    seen = {_word(probe, 24), _word({}, 24)}
+    for change in changes:
+        before = len(seen)
+        probe.get("a")
+        same = _word(probe, 24) in seen
+        change()
+        seen.add(_word(probe, 24))
+        if not same or len(seen) == before:
+            return False
+    return True
 
 
 def _numpy_lies_so(at: entry_ir.Layout, probe: np.ndarray[Any, Any]) -> bool:
