@@ -200,10 +200,10 @@ def main() -> None:
     print(check())
     scene = Scene(*balls(40), floor=0.75, sun=14.0, blue=1.0)
     camera = Camera((1.6, 2.3, 8.5), (0, 0.75, 0), 0.28)
-    light = photograph(camera, scene, (360, 640), 80)
+    light = photograph(camera, scene, (360, 640), 64)
     axes = figure(10, 5.9)
     axes.imshow(np.clip(1 - np.exp(-0.9 * light), 0, 1) ** (1 / 2.2))
-    axes.set(title="Eighty paths a pixel", xticks=[], yticks=[])
+    axes.set(title="Sixty-four paths a pixel", xticks=[], yticks=[])
     save(axes, "path_tracer")
 
 

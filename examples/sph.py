@@ -19,7 +19,7 @@ import tack
 class Fluid:
     """Particles that move, and after them those of the walls; within a box of the given size from (0, 0) on."""
 
-    SPACING = 0.0125
+    SPACING = 0.015
     H = 1.5 * SPACING  # the kernel reaches to 2 H, which is the size of a cell
     DENSITY = 1000.0
     MASS = DENSITY * SPACING * SPACING
@@ -88,7 +88,8 @@ class Fluid:
                 for k in range(begin, end):
                     q = tack.distance(self.x[i], self.x[self.order[k]]) / self.H
                     if q < 2.0:
-                        total += (1.0 - 0.5 * q) ** 4 * (2.0 * q + 1.0)
+                        near = (1.0 - 0.5 * q) * (1.0 - 0.5 * q)
+                        total += near * near * (2.0 * q + 1.0)
             self.density[i] = self.MASS * 7.0 / (4.0 * math.pi * self.H * self.H) * total
 
     @tack.func
@@ -115,7 +116,8 @@ class Fluid:
                         if closing < 0.0:
                             rate = self.H * closing / (tack.dot(apart, apart) + 0.01 * self.H * self.H)
                             push -= self.VISCOSITY * self.SOUND * rate * 2.0 / (self.density[i] + self.density[j])
-                        total += push * (1.0 - 0.5 * q) ** 3 * apart
+                        near = 1.0 - 0.5 * q
+                        total += push * near * near * near * apart
             # The kernel's gradient is -5 q (1 - q/2)^3 7 / (4 pi H^3) along apart / |apart|.
             self.force[i] = self.MASS * 35.0 / (4.0 * math.pi * self.H**4) * total
 
@@ -188,7 +190,7 @@ def dam(width: float, height: float) -> Fluid:
 def main() -> None:
     print(check())
     width, height = 1.6, 0.9
-    fluid, dt = dam(width, height), 2.5e-4
+    fluid, dt = dam(width, height), 3e-4
     panels = pyplot.subplots(2, 2, figsize=(11, 6.6), layout="constrained")[1].ravel()
     time = 0.0
     for axes, until in zip(panels, (0.15, 0.35, 0.6, 0.85), strict=True):

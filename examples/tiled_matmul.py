@@ -1,7 +1,7 @@
 """Matrix multiplication by tiles in shared memory, beside the plain kernel and NumPy; draws ``out/tiled_matmul.png``.
 
-A workgroup of 256 lanes makes a tile of 64 x 64 elements of the product. It copies a strip of each factor to shared
-memory, waits until all lanes are there, and reads it 64 times; each lane keeps sixteen sums in registers.
+A workgroup of 32 x 32 lanes makes a tile of the product. It copies a tile of each factor to shared memory, waits until
+all lanes are there, and reads each element 32 times.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from common import figure, save
 
 import tack
 
-TILE = 64  # a workgroup's tile of the product, in both directions
-STRIP = 16  # how many columns of A and rows of B are in shared memory at once
-SIDE = 16  # the lanes of a workgroup stand in a square of 16 x 16
-EACH = TILE // SIDE  # and each makes EACH x EACH elements
+TILE = 32  # a workgroup has a lane for each element of its tile
 
 
 @tack.kernel
@@ -30,44 +27,32 @@ def plain(a, b, c):
 
 
 @tack.func
-def load(tile, a, top, left, rows, columns):
-    """Copy a part of `a` to shared memory, with zeros where it ends; every lane copies some of it."""
-    lane = tack.thread_id()
-    for n in range(rows * columns // (SIDE * SIDE)):
-        at = lane + n * SIDE * SIDE
-        y, x = at // columns, at % columns
-        inside = top + y < a.shape[0] and left + x < a.shape[1]
-        tile[y, x] = a[top + y, left + x] if inside else 0.0
+def element(a, i, j):
+    """An element of a matrix that goes on with zeros."""
+    inside = i < a.shape[0] and j < a.shape[1]
+    return a[i, j] if inside else 0.0
 
 
-@tack.kernel(group=SIDE * SIDE)
+@tack.kernel(group=TILE * TILE)
 def tiled(a, b, c):
+    left = tack.shared((TILE, TILE), tack.f32)
+    right = tack.shared((TILE, TILE), tack.f32)
     down = (c.shape[0] + TILE - 1) // TILE
     across = (c.shape[1] + TILE - 1) // TILE
-    for lane in range(down * across * (SIDE * SIDE)):
-        left_tile = tack.shared((TILE, STRIP), tack.f32)
-        right_tile = tack.shared((STRIP, TILE), tack.f32)
-        group = lane // (SIDE * SIDE)
-        top, left = group // across * TILE, group % across * TILE
-        y, x = tack.thread_id() // SIDE, tack.thread_id() % SIDE
-        sums = tack.local((EACH, EACH), tack.f32)
-        for r in range(EACH):
-            for s in range(EACH):
-                sums[r, s] = 0.0
-        for start in range(0, a.shape[1], STRIP):
-            load(left_tile, a, top, start, TILE, STRIP)
-            load(right_tile, b, start, left, STRIP, TILE)
+    for lane in range(down * across * TILE * TILE):
+        group = lane // (TILE * TILE)
+        y, x = tack.thread_id() // TILE, tack.thread_id() % TILE
+        i, j = group // across * TILE + y, group % across * TILE + x
+        total = 0.0
+        for start in range(0, a.shape[1], TILE):
+            left[y, x] = element(a, i, start + x)
+            right[y, x] = element(b, start + y, j)
             tack.barrier()  # the tiles are there
-            for k in range(STRIP):
-                for r in range(EACH):
-                    for s in range(EACH):
-                        sums[r, s] += left_tile[y + r * SIDE, k] * right_tile[k, x + s * SIDE]
+            for k in range(TILE):
+                total += left[y, k] * right[k, x]
             tack.barrier()  # and may be overwritten
-        for r in range(EACH):
-            for s in range(EACH):
-                i, j = top + y + r * SIDE, left + x + s * SIDE
-                if i < c.shape[0] and j < c.shape[1]:
-                    c[i, j] = sums[r, s]
+        if i < c.shape[0] and j < c.shape[1]:
+            c[i, j] = total
 
 
 def matmul(a, b):
@@ -120,7 +105,7 @@ def rate(run, operations: float) -> float:
 
 def main() -> None:
     print(check())
-    sizes = (64, 96, 128, 192, 256, 384, 512)
+    sizes = (64, 128, 256, 384, 512, 768, 1024)
     rates: dict[str, list[float]] = {"NumPy": [], "tiles in shared memory": [], "plain": []}
     for n in sizes:
         a, b = factors(n, n, n)
