@@ -30,6 +30,7 @@ from tack.lang.serial_workgroups import serialise_workgroups
 from tack.lang.source_validation import validate
 from tack.lang.type_inference import infer_param_types
 from tack.lang.types import number_type
+from tack.lang.workgroup_verify import verify_workgroups
 from tack.lang.workgroups import split_workgroups
 from tack.runtime.backend import Backend
 from tack.runtime.debug import DEBUG
@@ -58,7 +59,10 @@ def type_kernel(ir: IRKernel, arguments: list[Any]) -> IRKernel:
     typed = annotate_types(ir, infer_param_types(ir, arguments))
     if DEBUG:
         verify_typed(typed)
-    return split_workgroups(typed)
+    split = split_workgroups(typed)
+    if DEBUG:
+        verify_workgroups(split)
+    return split
 
 
 def for_backend(typed: IRKernel, backend: Backend) -> IRKernel:
