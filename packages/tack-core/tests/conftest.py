@@ -33,9 +33,10 @@ _REFUSALS = (
 )
 
 
-# What runs on OpenCL's devices too: what a kernel computes, and arrays. The others are about the front end, errors and
-# the host's own memory, where a driver that takes a quarter of a second for a kernel would add time and nothing else.
-ON_OPENCL = {
+# What runs on devices with memory of their own too: what a kernel computes, and arrays. The others are about the front
+# end, errors and the host's own memory, where compilers that take up to a quarter of a second for a kernel would add
+# time and nothing else.
+ON_OWN_MEMORY = {
     "test_arrays",
     "test_atomics",
     "test_cases",
@@ -66,8 +67,8 @@ def uncached(monkeypatch: pytest.MonkeyPatch) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that asks for `device` on each device of this machine."""
     if "device" in metafunc.fixturenames:
-        everywhere = metafunc.module.__name__.rpartition(".")[2] in ON_OPENCL
-        names = [name for name in tack.devices() if everywhere or not name.startswith("opencl")]
+        everywhere = metafunc.module.__name__.rpartition(".")[2] in ON_OWN_MEMORY
+        names = [name for name in tack.devices() if everywhere or not name.startswith(("opencl", "cuda"))]
         metafunc.parametrize("device", names, indirect=True)
 
 

@@ -21,10 +21,10 @@ from tack.codegen.llvm_gen import LLVMCodeGen
 from tack.codegen.llvm_launch import LAUNCH_SYMBOL, PARALLEL_FOR_SYMBOL
 from tack.lang.ir import IRKernel
 from tack.runtime.backend import STATUS_OK, VariantOptions
+from tack.runtime.compilation import type_kernel
 from tack.runtime.dispatch import prepare
 from tack.runtime.llvm_jit import compiler
 from tack.runtime.native_code import NativeCode
-from tack.runtime.compilation import type_kernel
 from typed_ir import launch
 
 _Chunk = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)

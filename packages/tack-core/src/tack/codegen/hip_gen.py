@@ -20,6 +20,9 @@ class HIPCodeGen(CUDACodeGen):
     def _rounded_product(self, dtype: DType, a: str, b: str) -> str:
         return f"({a} * {b})"
 
+    def _noinline(self, operation: str, dtype: DType) -> bool:
+        return False
+
     def _call_math(self, name: str, dtype: DType, *operands: str) -> str:
         if name == "sqrt" and dtype is f32:
             # hipRTC 5.2 (gfx90a) rounds sqrtf wrongly. The root in f64, rounded to f32, is the correctly rounded one.

@@ -169,13 +169,3 @@ class CudaBackend(Backend):
             module = Module(self._stream, compile_cubin(source, op, self.architecture, _COMPILE_OPTIONS))
             self._reductions[op] = DeviceKernel(module, plan, LANES)
         return self._reductions[op]
-
-
-def device_count() -> int:
-    """How many NVIDIA GPUs this machine has; 0 without a driver."""
-    count = c_int()
-    try:
-        driver().cuDeviceGetCount(byref(count))
-    except CudaError:
-        return 0
-    return count.value

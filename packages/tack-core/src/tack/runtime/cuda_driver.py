@@ -159,3 +159,13 @@ def _nvrtc_bytes(size_of: Any, get: Any, program: c_void_p) -> bytes:
     buffer = ctypes.create_string_buffer(size.value)
     _check_nvrtc(get(program, buffer))
     return buffer.raw
+
+
+def device_count() -> int:
+    """How many NVIDIA GPUs this machine has; 0 without a driver."""
+    count = c_int()
+    try:
+        driver().cuDeviceGetCount(byref(count))
+    except CudaError:
+        return 0
+    return count.value

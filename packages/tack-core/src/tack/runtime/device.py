@@ -82,10 +82,23 @@ def _opencl_units() -> tuple[int, int]:
     return default_number(), len(usable_devices())
 
 
+def _cuda() -> Callable[..., Backend]:
+    from tack.runtime.cuda_backend import CudaBackend
+
+    return CudaBackend
+
+
+def _cuda_units() -> tuple[int, int]:
+    from tack.runtime.cuda_driver import device_count
+
+    return 0, device_count()
+
+
 # In order of preference: the first one that is available is the default.
 _REGISTRY = {
     "cpu": _Row(_cpu, needs="llvmlite", extra="cpu"),
     "reference": _Row(_reference),
+    "cuda": _Row(_cuda, extra="cuda", units=_cuda_units),
     "opencl": _Row(_opencl, needs="pyopencl", extra="opencl", units=_opencl_units),
 }
 _NUMBERS = {name: i for i, name in enumerate(_REGISTRY, 1)}
