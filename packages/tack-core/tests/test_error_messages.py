@@ -53,8 +53,26 @@ GOLDEN = [
         TypeError: user.py:2:7: in kernel `k`: parameter `a` was given [1.0] of type list
             def k(a, out):
                   ^
+          help: it takes numbers and arrays: a NumPy array, or tack.asarray(..., tack.vec3) for vectors; a tuple that the module or the class holds is a constant
+        """),  # noqa: E501
+    ("a word", COPY, "a, out", ("word", OUT), """
+        TypeError: user.py:2:7: in kernel `k`: parameter `a` was given 'word' of type str
+            def k(a, out):
+                  ^
           help: it takes a tack.Array, a NumPy array, an object with DLPack, an int, a float, a bool or a typed scalar like tack.u8(3)
         """),  # noqa: E501
+    ("a texture as an array", "out[i] = t[i]", "t, out", (tack.texture3d(A, shape=(4, 1, 1)), OUT), """
+        TypeError: user.py:4:18: in kernel `k`: `t` is an instance of Texture3D, not a number or an array
+            out[i] = t[i]
+                     ^
+          help: write `t.sample(u, v, w)`
+        """),
+    ("several values as one", "out[i] = tack.random.direction3(1, i)", "out", (OUT,), """
+        TypeError: user.py:4:18: in kernel `k`: `direction3` returns 3 values; one is needed here
+            out[i] = tack.random.direction3(1, i)
+                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+          help: unpack them: `a, b, c = direction3(...)`
+        """),
     ("an integer of more than 64 bits", "out[i] = s", "out, s", (OUT, 2**64), """
         TypeError: user.py:2:12: in kernel `k`: parameter `s` was given 18446744073709551616
             def k(out, s):

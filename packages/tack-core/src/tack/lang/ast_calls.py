@@ -229,7 +229,8 @@ class CallLowering(VectorLowering):
         call, count = self.function_call(node, function)
         if count != 1:
             name = function.source.name
-            hint = f"unpack them: `a, b = {name}(...)`" if count else "call it as a statement"
+            names = ", ".join("abcdefgh"[:count]) if count <= 8 else "a, b, ..."
+            hint = f"unpack them: `{names} = {name}(...)`" if count else "call it as a statement"
             given = f"{count} values" if count else "no value"
             self.fail(TypeError, f"`{name}` returns {given}; one is needed here", node, hint)
         return call

@@ -171,7 +171,7 @@ class StatementLowering(CallLowering):
         self.unsupported(
             "this value cannot be unpacked",
             value,
-            "write as many values as targets, or call a device function that returns a tuple",
+            "write as many values as targets (of a vector `v.x, v.y`), or call a device function that returns a tuple",
         )
 
     def store(self, target: ast.expr, value: IRExpr, node: ast.AST, pinned: DType | None = None) -> IRStmt:

@@ -21,6 +21,7 @@ from tack.lang.lowering_context import Captured, Context
 from tack.lang.names import MISSING
 from tack.lang.records import field, record
 from tack.lang.source import FunctionSource
+from tack.lang.texture import Texture3D
 
 
 @record(eq=False)
@@ -105,7 +106,9 @@ class MemberLowering(Context):
                 TypeError,
                 f"`{ref.spelling}` is an instance of {type(ref.obj).__name__}, not a number or an array",
                 node,
-                f"use its attributes, `{ref.spelling}.name`, or pass it to a device function",
+                f"write `{ref.spelling}.sample(u, v, w)`"
+                if isinstance(ref.obj, Texture3D)
+                else f"use its attributes, `{ref.spelling}.name`, or pass it to a device function",
             )
 
     def refuse_attribute_store(self, target: ast.expr) -> None:

@@ -19,6 +19,10 @@ from tack.runtime.device import Device
 _ACCEPTED = (
     "a tack.Array, a NumPy array, an object with DLPack, an int, a float, a bool or a typed scalar like tack.u8(3)"
 )
+_INSTEAD_OF_LISTS = (
+    "numbers and arrays: a NumPy array, or tack.asarray(..., tack.vec3) for vectors; "
+    "a tuple that the module or the class holds is a constant"
+)
 
 
 class Binder:
@@ -93,7 +97,8 @@ class Binder:
         except (TypeError, ValueError) as problem:
             raise self.argument_error(type(problem), i, _describe(value), str(problem)) from None
         if array is None:
-            raise self.argument_error(TypeError, i, _describe(value), _ACCEPTED)
+            accepted = _INSTEAD_OF_LISTS if isinstance(value, (list, tuple)) else _ACCEPTED
+            raise self.argument_error(TypeError, i, _describe(value), accepted)
         return array
 
     def argument_error(self, kind: type[Exception], i: int, given: str, accepted: str) -> Exception:
