@@ -25,6 +25,19 @@ start = time.process_time()
 {step}
 print(time.process_time() - start)
 """
+WHOLE = """
+import time
+start = time.process_time()
+import numpy as np
+import tack
+@tack.kernel
+def saxpy(x, y, out, a):
+    for i in range(out.shape[0]):
+        out[i] = a * x[i] + y[i]
+x, y, out = (np.ones(8, np.float32) for _ in range(3))
+saxpy(x, y, out, 3.0)
+print(time.process_time() - start)
+"""
 PROGRAMS = {
     "import numpy": TIMED.format(step="import numpy"),
     "import tack (NumPy included)": TIMED.format(step="import tack"),
@@ -32,16 +45,22 @@ PROGRAMS = {
     "cold first call, after the import": READY.format(before="", step="saxpy(a, b, c, 3.0)"),
     "a second kernel's first call": READY.format(before="saxpy(a, b, c, 3.0)", step="triad(a, b, c, 3.0)"),
 }
+CACHED = {
+    "first call from the disk cache, after the import": READY.format(before="", step="saxpy(a, b, c, 3.0)"),
+    "a second kernel from the disk cache": READY.format(before="saxpy(a, b, c, 3.0)", step="triad(a, b, c, 3.0)"),
+    "all of it: imports, decoration, first call from the disk cache": WHOLE,
+}
 
 
-def run(program: str, bytecode: str) -> float:
-    """Run one program in a fresh interpreter without a disk cache; the seconds that it prints.
+def run(program: str, bytecode: str, cache: str | None) -> float:
+    """Run one program in a fresh interpreter; the seconds that it prints.
 
-    `bytecode` is where the interpreter keeps what it compiles of imported modules.
+    `bytecode` is where the interpreter keeps what it compiles of imported modules, `cache` the folder of the disk
+    cache, which is off if None.
     """
     environment = {
         **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
-        "TACK_CACHE": "0",
+        **({"TACK_CACHE": "0"} if cache is None else {"TACK_CACHE": "1", "TACK_CACHE_DIR": cache}),
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         "PYTHONPYCACHEPREFIX": bytecode,
     }
@@ -53,13 +72,15 @@ def run(program: str, bytecode: str) -> float:
 
 def measure(rounds: int) -> dict[str, harness.Timing]:
     """Run every program once a round, after a round that is not counted: that one leaves bytecode behind."""
-    timings = {name: harness.Timing() for name in PROGRAMS}
-    with tempfile.TemporaryDirectory(prefix="tack-bytecode-") as bytecode:
-        for program in PROGRAMS.values():
-            run(program, bytecode)
+    timings = {name: harness.Timing() for name in PROGRAMS | CACHED}
+    with tempfile.TemporaryDirectory(prefix="tack-benchmark-") as folder:
+        bytecode, cache = os.path.join(folder, "bytecode"), os.path.join(folder, "cache")
+        programs = [(n, p, None) for n, p in PROGRAMS.items()] + [(n, p, cache) for n, p in CACHED.items()]
+        for _, program, place in programs:
+            run(program, bytecode, place)
         for _ in range(rounds):
-            for name, program in PROGRAMS.items():
-                timings[name].samples.append(run(program, bytecode))
+            for name, program, place in programs:
+                timings[name].samples.append(run(program, bytecode, place))
     return timings
 
 
