@@ -42,9 +42,9 @@ class CUDACodeGen(CFamilyCodeGen):
         return f"{'__fmul_rn' if dtype is f32 else '__dmul_rn'}({a}, {b})"
 
     def _noinline(self, operation: str, dtype: DType) -> bool:
-        """NVRTC 13.0 for sm_90 (H200, driver 580.159): an inlined negation of the i16 minimum lost its sign once
+        """NVRTC 13.0 for sm_90 (H200, driver 580.159): an inlined negation or abs of the i16 minimum lost its sign once
         widened. `test_integer_semantics.py::test_unary_operations_wrap` on that device would show that this can go."""
-        return operation == "neg" and dtype.bits < u32.bits
+        return operation in ("neg", "abs") and dtype.bits < u32.bits
 
     # -- atomics
 

@@ -350,8 +350,8 @@ class IRWorkgroup(IRStmt):
     flat iterations from ``w * group`` on, below ``(w + 1) * group``, one a lane.
 
     `body` is a tree: IRRegion, IRBarrier, IRAssign of an IRBlockReduce or (and IRUnpack) of what is uniform, and IRIf,
-    IRWhile, IRFor, IRBreak, IRContinue under uniform control, with such trees in them. Everything outside the regions is done by all lanes, also
-    those past the end, and reads only what is the same for all of them."""
+    IRWhile, IRFor, IRBreak, IRContinue under uniform control, with such trees in them. Everything outside the regions
+    is done by all lanes, also those past the end, and reads only what is the same for all of them."""
 
     vars: list[str]
     ranges: list[IRRange]
