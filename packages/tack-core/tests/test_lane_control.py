@@ -23,7 +23,7 @@ from tack.runtime.backend import VariantOptions
 WIDTHS = (4, 8, 16, 32, 64)
 CUTS = (0.13, 0.37, 0.38, 0.91)
 N = 331
-UNITS = {"AVX-512": vector_unit("x", "+avx512f,+avx512bw,+avx512dq,+avx512vl"), "plain": PLAIN}
+UNITS = {"AVX512": vector_unit("x", "+avx512f,+avx512bw,+avx512dq,+avx512vl"), "plain": PLAIN}
 
 
 def check(kernel: Any, *args: Any, disjoint: bool = False, **units: Any) -> list[Any]:
