@@ -20,6 +20,7 @@ from tack.runtime.disk_cache import DiskCache
 from tack.runtime.lowering import find_lowering
 
 pytest.importorskip("llvmlite")
+pytestmark = pytest.mark.usefixtures("store")  # also where the cache of this process is off
 SOURCE = Path(tack.__file__).parent.parent
 _count = itertools.count()
 
