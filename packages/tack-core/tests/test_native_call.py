@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tack
-from tack.codegen.call_entry_ir import F32_LIMIT
+from tack.codegen.call_table import F32_LIMIT
 from tack.lang.kernel import _Kernel
 from tack.lang.types import DTYPES
 from tack.runtime import dispatch

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tack
-from tack.codegen.call_entry_ir import MAX_DICTS
+from tack.codegen.call_table import MAX_DICTS
 from tack.runtime import dispatch, native_call
 from tack.runtime.dispatch import NATIVE_AFTER
 from typing_rig import module
@@ -171,15 +171,16 @@ def test_names_of_many_modules():
 
 def test_dicts_without_versions(monkeypatch):
     """Python 3.14 drops them: the entry's text then looks names up at every call, and gives the same answers."""
-    import tack.codegen.call_entry_ir as entry_ir
+    from tack.codegen import call_table
+    from tack.codegen.call_entry_ir import call_entry_source
     from tack.runtime.llvm_jit import compiler
     from tack.runtime.native_code import NativeCode
 
     layout = native_call.find_layout()
-    plain = entry_ir.Layout(
+    plain = call_table.Layout(
         **{n: getattr(layout, n) for n in layout.__dataclass_fields__ if n != "dict_version"}, dict_version=None
     )
-    text = entry_ir.call_entry_source(plain, ">")
+    text = call_entry_source(plain, ">")
     code = NativeCode.of_object(compiler().compile_small(text), ("tack_entry",))
     library = code.load(native_call._imports())
     monkeypatch.setattr(native_call, "entry_address", lambda: library.addresses["tack_entry"])

@@ -3,58 +3,15 @@
 It classifies the arguments, checks that captured names still hold what was compiled in, finds the row of this
 signature in the kernel's table, answers whether a written array overlaps another argument, and runs the row's function
 on an argument block. Whatever is unusual goes to Python's slow path (`_slow`), which gives the same answers and
-explains failures.
-No address of the process is in the text (all are imported symbols), so its object can be cached.
+explains failures. No address of the process is in the text (all are imported symbols), so its object can be cached.
 """
 
 from __future__ import annotations
 
 import struct
 
-from tack.lang.records import record
-
-MAX_PARAMS = 32  # the frame is fixed; kernels with more parameters keep the slow path
-
-# The kernel's table: a header, then rows. All words are i64.
-TABLE_HEADER = ("params", "guards", "guards_address", "rows", "cells", "cells_address", "dicts", "dicts_address")
-GUARD_WORDS = 4  # dict address, name address, expected object, address of the dict behind it or 0
-CELL_WORDS = 2  # cell address, expected object
-DICT_WORDS = 2  # dict address, its version when its guards were last seen to hold; written by the entry
-MAX_DICTS = 16
-ROW_HEADER = ("function", "release_bytes", "written_mask", "overlap", "result", "device")
-OVERLAP_NO, OVERLAP_YES, OVERLAP_ANY = 0, 1, 2
-RESULT_NONE, RESULT_FLOAT, RESULT_SIGNED, RESULT_UNSIGNED = 0, 1, 2, 3
-
-# Keys of scalar arguments; keys of arrays are Array._key. An ndarray's is dtype code | rank << 8 | read-only << 16.
-KEY_INT32, KEY_INT64, KEY_UINT64 = 1 << 32, 2 << 32, 3 << 32
-KEY_FLOAT, KEY_FLOAT_WIDE = 4 << 32, 5 << 32  # WIDE: finite, but infinity in f32
-KEY_TYPED = 6 << 32  # | dtype code
-READ_ONLY = 1 << 16
-F32_LIMIT = float(2**128 - 2**103)  # from here on a finite double rounds to infinity in f32
-
-
-@record(frozen=True)
-class Layout:
-    """Where fields lie in this interpreter's and this NumPy's objects; found and checked by the runtime."""
-
-    ob_type: int
-    array_data: int
-    array_nbytes: int
-    array_key: int
-    array_dims: int
-    kernel_table: int
-    kernel_running: int
-    float_value: int
-    cell_content: int
-    dict_version: int | None  # changes with every change of a dict; None where there is none such
-    ndarray_data: int = 16
-    ndarray_ndim: int = 24
-    ndarray_dims: int = 32
-    ndarray_descr: int = 56
-    ndarray_flags: int = 64
-    descr_byteorder: int = 26
-    descr_type_num: int = 28
-
+from tack.codegen import call_table
+from tack.codegen.call_table import F32_LIMIT, MAX_PARAMS, ROW_HEADER, TABLE_HEADER, Layout
 
 _DECLARATIONS = """
 @tack_Array = external global i8
@@ -578,16 +535,18 @@ miss:
 }
 """
 
+_CONSTANTS = (
+    "GUARD_WORDS CELL_WORDS DICT_WORDS MAX_DICTS KEY_INT32 KEY_INT64 KEY_FLOAT KEY_FLOAT_WIDE READ_ONLY MAX_PARAMS "
+    "OVERLAP_ANY RESULT_FLOAT RESULT_SIGNED RESULT_UNSIGNED"
+).split()
+
 
 def call_entry_source(layout: Layout, foreign_order: str) -> str:
     """The text of the module that defines ``tack_entry``; `foreign_order` is NumPy's sign of the other byte order."""
     values = {name: str(getattr(layout, name)) for name in layout.__dataclass_fields__}
     # Without versions the words keep the -1 that no word of a dict is, and names are looked up at every call.
     values |= {"dict_version": str(layout.dict_version or 0), "KEPT": "0" if layout.dict_version is None else "%vn"}
-    values |= {name: str(globals()[name]) for name in ("GUARD_WORDS", "KEY_FLOAT", "KEY_FLOAT_WIDE", "KEY_INT32")}
-    values |= {name: str(globals()[name]) for name in ("CELL_WORDS", "DICT_WORDS", "MAX_DICTS")}
-    values |= {name: str(globals()[name]) for name in ("KEY_INT64", "READ_ONLY", "MAX_PARAMS", "OVERLAP_ANY")}
-    values |= {name: str(globals()[name]) for name in ("RESULT_FLOAT", "RESULT_SIGNED", "RESULT_UNSIGNED")}
+    values |= {name: str(getattr(call_table, name)) for name in _CONSTANTS}
     values |= {
         "F32_LIMIT": f"0x{struct.unpack('<Q', struct.pack('<d', F32_LIMIT))[0]:016X}",
         "FOREIGN": str(ord(foreign_order)),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tack.codegen.call_entry_ir import (
+from tack.codegen.call_table import (
     F32_LIMIT,
     KEY_FLOAT,
     KEY_FLOAT_WIDE,

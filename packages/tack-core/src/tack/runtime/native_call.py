@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tack.codegen import call_entry_ir as entry_ir
+from tack.codegen import call_table
+from tack.codegen.call_entry_ir import call_entry_source
 from tack.lang.array import ARRAY_OFFSETS, Array
 from tack.lang.kernel import KERNEL_OFFSETS, _Kernel
 from tack.lang.names import MISSING, Capture, CellName, GlobalNames, ModuleNames
@@ -91,7 +92,7 @@ class Tables:
         blocks = guards.blocks()
         places = [ctypes.addressof(block) for block in blocks]
         flat = [len(row.keys), guards.count, places[0], len(self._rows)]
-        flat += [len(guards.cells) // entry_ir.CELL_WORDS, places[1], len(guards.dicts), places[2]]
+        flat += [len(guards.cells) // call_table.CELL_WORDS, places[1], len(guards.dicts), places[2]]
         flat += [w for r in self._rows for w in r.words()]
         table = (ctypes.c_int64 * len(flat))(*flat)
         self._kept.append((table, blocks, captures))
@@ -115,13 +116,13 @@ class Guards:
 
     @property
     def count(self) -> int:
-        return len(self.names) // entry_ir.GUARD_WORDS
+        return len(self.names) // call_table.GUARD_WORDS
 
     @staticmethod
     def of(captures: Iterable[Capture]) -> Guards | None:
         """The guards of captured names; None if one of them cannot be looked up natively, or they are too many."""
         made = Guards()
-        if not all(map(made._add, captures)) or len(made.dicts) > entry_ir.MAX_DICTS:
+        if not all(map(made._add, captures)) or len(made.dicts) > call_table.MAX_DICTS:
             return None
         return made
 
@@ -178,7 +179,7 @@ def _text_and_digest() -> tuple[str, str | None] | None:
     layout = find_layout()
     if layout is None:
         return None
-    text, host = entry_ir.call_entry_source(layout, _FOREIGN_ORDER), code_target()
+    text, host = call_entry_source(layout, _FOREIGN_ORDER), code_target()
     return text, None if host is None else digest_of("call entry", host, text)
 
 
@@ -213,7 +214,7 @@ def _api_address(name: str) -> int:
     return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
 
 
-def find_layout() -> entry_ir.Layout | None:
+def find_layout() -> call_table.Layout | None:
     """Where fields lie in objects here, checked on real objects; None if they do not lie as expected."""
     if not ARRAY_OFFSETS or not KERNEL_OFFSETS or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return None
@@ -223,7 +224,7 @@ def find_layout() -> entry_ir.Layout | None:
     )
     if where is None or object.__basicsize__ != 16:
         return None
-    layout = entry_ir.Layout(
+    layout = call_table.Layout(
         ob_type=where,
         array_data=ARRAY_OFFSETS["_data"],
         array_nbytes=ARRAY_OFFSETS["_nbytes"],
@@ -242,7 +243,7 @@ def _word(obj: object, offset: int, kind: Any = ctypes.c_uint64) -> int:
     return int(kind.from_address(id(obj) + offset).value)
 
 
-def _python_lies_so(at: entry_ir.Layout) -> bool:
+def _python_lies_so(at: call_table.Layout) -> bool:
     held = object()
 
     def holder() -> object:
@@ -281,7 +282,7 @@ def _dicts_have_versions() -> bool:
     return True
 
 
-def _numpy_lies_so(at: entry_ir.Layout, probe: np.ndarray[Any, Any]) -> bool:
+def _numpy_lies_so(at: call_table.Layout, probe: np.ndarray[Any, Any]) -> bool:
     frozen = probe.copy()
     frozen.flags.writeable = False
     foreign = np.dtype(_FOREIGN_ORDER + "f4")
