@@ -12,7 +12,7 @@ from tack.codegen.work_estimate import trips
 from tack.lang import ir
 from tack.lang.inlining import IRInlined
 from tack.lang.records import record
-from tack.lang.shapes import UNIFORM, VARYING, LaneShapes, Shape
+from tack.lang.shapes import UNIFORM, VARYING, LaneShapes, Shape, constant
 from tack.lang.types import DType
 
 
@@ -20,8 +20,9 @@ from tack.lang.types import DType
 class VectorUnit:
     """What vectors a processor has.
 
-    `size` is in bytes; `masked` has the element sizes, in bits, that masked loads and stores take; `gathers` says
-    whether a gather is better than its lanes one by one.
+    `size` is in bytes; `registers` is how many values a loop may keep (a few of them in memory are no loss); `masked`
+    has the element sizes, in bits, that masked loads and stores take; `gathers` says whether a gather is better than
+    its lanes one by one; `has_masks` whether masks have registers of their own.
     """
 
     name: str
@@ -29,11 +30,12 @@ class VectorUnit:
     registers: int
     masked: frozenset[int]
     gathers: bool
+    has_masks: bool = False
 
 
-PLAIN: Final = VectorUnit("128 bits", 16, 16, frozenset(), False)
-_AVX2: Final = VectorUnit("AVX2", 32, 16, frozenset({32, 64}), False)
-_AVX512: Final = VectorUnit("AVX-512", 64, 32, frozenset({8, 16, 32, 64}), True)
+PLAIN: Final = VectorUnit("128 bits", 16, 24, frozenset(), False)
+_AVX2: Final = VectorUnit("AVX2", 32, 24, frozenset({32, 64}), False)
+_AVX512: Final = VectorUnit("AVX-512", 64, 32, frozenset({8, 16, 32, 64}), True, True)
 _AVX512_FEATURES: Final = frozenset("+avx512f +avx512bw +avx512dq +avx512vl".split())
 _FAST_GATHER: Final = frozenset("skylake alderlake raptorlake meteorlake arrowlake arrowlake-s lunarlake".split())
 
@@ -42,9 +44,9 @@ def vector_unit(cpu: str, features: str) -> VectorUnit:
     """The unit of a processor by LLVM's name and list of features."""
     have = set(features.split(","))
     if have >= _AVX512_FEATURES:
-        return VectorUnit("AVX-512, slow gathers", 64, 32, _AVX512.masked, False) if "znver" in cpu else _AVX512
+        return VectorUnit("AVX-512, slow gathers", 64, 32, _AVX512.masked, False, True) if "znver" in cpu else _AVX512
     if "+avx2" in have:
-        return VectorUnit("AVX2, fast gathers", 32, 16, _AVX2.masked, True) if cpu in _FAST_GATHER else _AVX2
+        return VectorUnit("AVX2, fast gathers", 32, 24, _AVX2.masked, True) if cpu in _FAST_GATHER else _AVX2
     return PLAIN
 
 
@@ -65,10 +67,14 @@ class Cost:
 _NOTHING: Final = Cost(0, 0)
 _MOST_TRIPS: Final = 8  # a loop counts as at most so many iterations: what matters is which part is inside
 _DIVIDED_LOOP: Final = 1.3  # lanes that have left a loop are paid for until the last one leaves
+_WIDE_INTEGERS_UNDER_MASKS: Final = 5  # of 64 bits, where masks are vectors: shifts and products are made of several
 _LIBRARY_CALL: Final = 22
 _LIBRARY: Final = frozenset(
     "sin cos tan asin acos atan sinh cosh tanh exp exp2 expm1 log log2 log10 log1p atan2".split()
 )
+
+
+_SHORT_FACTORS: Final = frozenset(2**k + d for k in range(1, 16) for d in (-1, 0, 1))  # a shift and a sum
 
 
 class CostModel:
@@ -76,6 +82,7 @@ class CostModel:
 
     def __init__(self, shapes: LaneShapes, unit: VectorUnit, width: int) -> None:
         self.shapes, self.unit, self.width = shapes, unit, width
+        self._divided = False  # inside a loop whose lanes may part
 
     def of(self, statements: list[ir.IRStmt]) -> Cost:
         total = _NOTHING
@@ -88,9 +95,12 @@ class CostModel:
         return max(1, self.width * dtype.itemsize / self.unit.size)
 
     def _node(self, node: ir.IRNode) -> Cost:
+        outside = self._divided
+        self._divided |= isinstance(node, ir.IRFor | ir.IRWhile) and self.shapes.is_divergent(node)
         inside = _NOTHING
         for child in ir.children(node):
             inside += self._node(child)
+        self._divided = outside
         match node:
             case ir.IRFor() | ir.IRWhile():
                 count = min(_MOST_TRIPS, trips(node)) if isinstance(node, ir.IRFor) else _MOST_TRIPS
@@ -123,7 +133,7 @@ class CostModel:
             return Cost(2 * self.parts(dtype) * (shape or 1), 1)
         if shape == -1:
             return Cost(2 * self.parts(dtype), 1)
-        return Cost((1.3 if self.unit.gathers else 3.0) * self.width, 1)
+        return Cost((1.3 if self.unit.gathers else 3.6) * self.width, 1)
 
     def _flat_shape(self, index: list[ir.IRExpr]) -> Shape:
         shapes = [self.shapes.of(i) for i in index]
@@ -133,6 +143,8 @@ class CostModel:
         if isinstance(node, ir.IRConst | ir.IRVar | ir.IRArrayAttr | ir.IRBind | IRInlined | ir.IRArrayRef):
             return _NOTHING
         vector, scalar = self._weights(node)
+        if self._divided and not self.unit.has_masks and _is_wide_integer(node):
+            vector *= _WIDE_INTEGERS_UNDER_MASKS
         if self.shapes.of(node) is not VARYING:
             return Cost(scalar, scalar)
         return Cost(vector, scalar)
@@ -150,7 +162,9 @@ class CostModel:
                 return (_LIBRARY_CALL + 3.0) * self.width, _LIBRARY_CALL
             case ir.IRBinOp(op="//" | "%"):
                 return self._division(node, dtype)
-            case ir.IRBinOp(op="*") if dtype.is_integer and dtype.bits != 32:
+            case ir.IRBinOp(op="*", left=left, right=right) if dtype.is_integer and dtype.bits != 32:
+                if constant(left) in _SHORT_FACTORS or constant(right) in _SHORT_FACTORS:
+                    return parts * 2, 1
                 return parts * (3 if avx512 or dtype.bits == 16 else 8), 1
             case ir.IRCast():
                 source = node.operand.dtype
@@ -171,18 +185,29 @@ class CostModel:
             return (6 * self.parts(dtype), 4) if dtype.bits <= 32 else (8.0 * self.width, 5)
         if dtype.bits <= 32:
             return self.width * (2.2 if self.unit.size < 64 else 1.6) + 6, 10
-        return 16.0 * self.width, 14
+        return 8.0 * self.width, 14
+
+
+def _is_wide_integer(node: ir.IRExpr) -> bool:
+    """Whether an operation is on integers of 64 bits, and not lane by lane anyway."""
+    dtype = getattr(node, "_operand_type", None) or node.dtype
+    division = isinstance(node, ir.IRBinOp) and node.op in ("//", "%") and constant(node.right) is None
+    return dtype is not None and dtype.is_integer and dtype.bits == 64 and not division
+
+
+def looped_types(loop: ir.IRParallelFor, shapes: LaneShapes, types: dict[str, DType]) -> list[DType]:
+    """The types of the varying symbols that serial loops use."""
+    loops = [n for n in ir.walk(loop.body) if isinstance(n, ir.IRFor | ir.IRWhile)]
+    used = {name for n in loops for inner in ir.walk(n) if (name := getattr(inner, "name", None)) in types}
+    used |= {n.var for n in loops if isinstance(n, ir.IRFor)}
+    return [types[name] for name in sorted(used) if shapes.of_name(name) is VARYING]
 
 
 def choose_width(loop: ir.IRParallelFor, shapes: LaneShapes, types: dict[str, DType], unit: VectorUnit) -> int:
     """Lanes that fill R native vectors: R is 1 without a serial loop; else more chains are in flight while they fit."""
-    loops = [n for n in ir.walk(loop.body) if isinstance(n, ir.IRFor | ir.IRWhile)]
-    used = {name for n in loops for inner in ir.walk(n) if (name := getattr(inner, "name", None)) in types}
-    used |= {n.var for n in loops if isinstance(n, ir.IRFor)}
-    varying = {name for name in used if shapes.of_name(name) is VARYING}
-    widest = max([types[name].itemsize for name in varying] + [4])
-    native = unit.size // widest
-    if not loops:
+    varying = looped_types(loop, shapes, types)
+    native = unit.size // max([t.itemsize for t in varying] + [4])
+    if not any(isinstance(n, ir.IRFor | ir.IRWhile) for n in ir.walk(loop.body)):
         return max(16, native)
     together = min(4, max(1, unit.registers // (len(varying) + 4)))
     return min(64, native * (4 if together > 3 else 2 if together > 1 else 1))

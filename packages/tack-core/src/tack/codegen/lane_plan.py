@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tack.codegen.lane_cost import PLAIN, CostModel, VectorUnit, choose_width
+from tack.codegen.lane_cost import PLAIN, CostModel, VectorUnit, choose_width, looped_types
 from tack.lang import ir
 from tack.lang.inlining import InlinedBody, TooLarge, inline_calls
 from tack.lang.records import record
@@ -14,6 +14,7 @@ from tack.lang.types import DType
 _MOST_NODES: Final = 4000
 _MOST_PRIVATE_BYTES: Final = 1 << 16  # local arrays of a whole block
 _GAIN: Final = 0.8  # lanes must promise at least this much
+_GAIN_WITHOUT_MASKS: Final = 0.5  # where every masked access goes lane by lane
 _MASKED_WIDTH: Final = 16  # of the blocks for what is left of a run
 
 
@@ -26,6 +27,7 @@ class LanePlan:
     shapes: LaneShapes
     width: int
     unit: VectorUnit
+    mask_bits: int
 
     @property
     def masked_width(self) -> int:
@@ -64,10 +66,12 @@ def plan_lanes(
     literal = int(stride.value) if isinstance(stride, ir.IRConst) else VARYING
     shapes = LaneShapes(body, literal, frozenset(arrays))
     unit = unit or PLAIN
-    width = lanes or choose_width(body, shapes, _types(kernel, inlined), unit)
+    types = _types(kernel, inlined)
+    width = lanes or choose_width(body, shapes, types, unit)
+    mask_bits = 1 if unit.has_masks else 8 * max([t.itemsize for t in looped_types(body, shapes, types)] + [4])
     if sum(map(_bytes, arrays.values())) * width > _MOST_PRIVATE_BYTES:
         return None
-    plan = LanePlan(body, inlined, shapes, width, unit)
+    plan = LanePlan(body, inlined, shapes, width, unit, mask_bits)
     return plan if lanes or _is_worth_it(plan, nodes) else None
 
 
@@ -91,7 +95,7 @@ def _bytes(array: ir.IRLocalArray) -> int:
 def _is_worth_it(plan: LanePlan, nodes: list[ir.IRNode]) -> bool:
     """Cheaper as lanes; and not what LLVM's own vectoriser does as well, straight-line code on streams."""
     cost = CostModel(plan.shapes, plan.unit, plan.width).of(plan.loop.body)
-    if cost.lanes >= _GAIN * plan.width * cost.scalar:
+    if cost.lanes >= (_GAIN if plan.unit.masked else _GAIN_WITHOUT_MASKS) * plan.width * cost.scalar:
         return False
     return any(isinstance(node, ir.IRFor | ir.IRWhile | ir.IRIf) or _is_hard(node) for node in nodes)
 

@@ -56,8 +56,7 @@ class ControlEmitter(ExpressionEmitter):
                 break
             running = self.regions[-1].running if self.regions else None
             if running is not None and any(jumps([statement])):
-                left = self.f.emit(f"load {self._mask_type}, ptr {running}")
-                self.mask, self.some = self._mask_and(left), False
+                self.mask, self.some = self._mask_and(self._kept_mask(running)), False
                 rest = statements[position + 1 :]
                 if rest and not self._is_flat(rest):
                     ends.append(self._skip_if_none("rest"))
@@ -71,12 +70,15 @@ class ControlEmitter(ExpressionEmitter):
 
     def _mask_slot(self) -> str:
         """A slot for a mask, with the lanes that are on now."""
-        slot = self.f.slot(self._mask_type, zero=False)
+        slot = self.f.slot(self._kept_type, zero=False)
         self._set_mask(slot, self._mask_vector())
         return slot
 
     def _set_mask(self, slot: str, mask: str) -> None:
-        self.f.do(f"store {self._mask_type} {mask}, ptr {slot}")
+        self.f.do(f"store {self._kept_type} {self._to_kept(mask)}, ptr {slot}")
+
+    def _kept_mask(self, slot: str) -> str:
+        return self._from_kept(self.f.emit(f"load {self._kept_type}, ptr {slot}"))
 
     def _jump(self, node: ir.IRStmt) -> None:
         """`break`, `continue`, or the return of an inlined function."""
@@ -87,14 +89,14 @@ class ControlEmitter(ExpressionEmitter):
         if target.running is None:
             self.f.br(target.again if isinstance(node, ir.IRContinue) else target.leave)
             return
-        m = self._mask_type
-        off = "zeroinitializer" if self.mask is None else self._mask_not(self.mask)
+        t, mask = self._kept_type, f"{self._mask_type} {self._mask_vector()}"
         for region in self.regions[depth:]:
             stays = region is target and isinstance(node, ir.IRContinue)
             for slot in (region.running, None if stays else region.staying):
                 if slot is not None:
-                    old = self.f.emit(f"load {m}, ptr {slot}")
-                    self._set_mask(slot, self.f.emit(f"and {m} {old}, {off}"))
+                    old = self.f.emit(f"load {t}, ptr {slot}")
+                    left = self.f.emit(f"select {mask}, {t} zeroinitializer, {t} {old}")
+                    self.f.do(f"store {t} {left}, ptr {slot}")
 
     # -- if
 
@@ -165,14 +167,14 @@ class ControlEmitter(ExpressionEmitter):
             return 0
         cost = self._cost_model().of(arm)
         native = max(1, self.width * 4 // self.unit.size)
-        if cost.lanes < 2 * cost.scalar * native:
+        if cost.lanes < min(4, 2 * native) * cost.scalar:
             return 0
         return min(self.width // 2, int(cost.lanes / max(1.0, cost.scalar)))
 
     def _at_most(self, count: int, mask: str) -> str:
         bits = f"i{self.width}"
         callee = self.module.declare(bits, f"llvm.ctpop.{bits}", [bits])
-        on = self.f.emit(f"call {bits} {callee}({bits} {self._mask_bits(mask)})")
+        on = self.f.emit(f"call {bits} {callee}({bits} {self._mask_integer(mask)})")
         return self.f.emit(f"icmp ule {bits} {on}, {count}")
 
     def _serial(self, statements: list[ir.IRStmt]) -> None:
@@ -251,8 +253,7 @@ class ControlEmitter(ExpressionEmitter):
     ) -> None:
         """An iteration of a masked loop: the lanes that stay and pass the test run its body."""
         assert region.staying is not None and region.running is not None
-        staying = self.f.emit(f"load {self._mask_type}, ptr {region.staying}")
-        with self._under(staying, False):
+        with self._under(self._kept_mask(region.staying), False):
             mask = self._mask_and(self._vector(test()))
             self._set_mask(region.staying, mask)
             self._set_mask(region.running, mask)

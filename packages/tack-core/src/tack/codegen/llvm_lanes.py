@@ -30,6 +30,7 @@ class LaneEmitter(StatementEmitter):
         def block(position: str) -> None:
             self._lane_block(plan, entering, self._position(start, step, position), step)
 
+        self.mask_bits = plan.mask_bits
         self.width = plan.width
         rest = self._count(low, stop, full=True, body=block)
         self.width = plan.masked_width

@@ -192,7 +192,7 @@ class MemoryEmitter(ArithmeticEmitter):
         if self.mask is not None:
             bits = f"i{self.width}"
             callee = self.module.declare(bits, f"llvm.ctlz.{bits}", [bits, "i1"])
-            above = self.f.emit(f"call {bits} {callee}({bits} {self._mask_bits(self.mask)}, i1 true)")
+            above = self.f.emit(f"call {bits} {callee}({bits} {self._mask_integer(self.mask)}, i1 true)")
             lane = self.f.emit(f"sub {bits} {lane}, {above}")
             if self.width < i64.bits:
                 lane = self.f.emit(f"zext {bits} {lane} to i64")

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from tack.codegen.llvm_values import BIT, FunctionText, ModuleText, Value, llvm_type, suffix
 from tack.lang.shapes import UNIFORM, VARYING, Shape, Shapes
 from tack.lang.types import DType
+
+_TESTED_BITS: Final = 256
 
 
 class VectorEmitter:
@@ -26,6 +29,10 @@ class VectorEmitter:
         The lanes that are on, as an SSA name; None if they all are, for certain.
     some
         Whether at least one lane is on, for certain.
+    mask_bits
+        The width of an element of a mask where it is kept: 1 where the processor has masks, else that of the numbers
+        it is for, all ones or zero. Conditions are vectors of i1 in any case, and `_wide` has them by name in the form
+        that is kept: computing on vectors of i1 themselves would pack and unpack them all the time.
     lane
         The lane that scalar code runs for, inside a block; "" if there is none.
     """
@@ -39,6 +46,8 @@ class VectorEmitter:
         self.mask: str | None = None
         self.some = True
         self.lane = ""
+        self.mask_bits = 1
+        self._wide: dict[str, str] = {}
 
     # -- text
 
@@ -91,11 +100,16 @@ class VectorEmitter:
     # -- masks
 
     def _mask_and(self, condition: str) -> str:
-        """The lanes that are on and have this vector condition: by select, since off lanes may hold poison."""
+        """The lanes that are on and have this vector condition. Off lanes of it may hold poison, which must not spread:
+        so it is no `and`."""
         if self.mask is None:
             return condition
         m = self._mask_type
-        return self.f.emit(f"select {m} {self.mask}, {m} {condition}, {m} zeroinitializer")
+        if self.mask_bits == 1:
+            return self.f.emit(f"select {m} {self.mask}, {m} {condition}, {m} zeroinitializer")
+        kept, certain = self._kept_type, self.f.emit(f"freeze {m} {condition}")
+        wide = self.f.emit(f"sext {m} {certain} to {kept}")
+        return self._from_kept(self.f.emit(f"and {kept} {self._to_kept(self.mask)}, {wide}"))
 
     def _mask_not(self, condition: str) -> str:
         return self.f.emit(f"xor {self._mask_type} {condition}, {self._constant('true', BIT, VARYING)}")
@@ -103,12 +117,41 @@ class VectorEmitter:
     def _mask_vector(self) -> str:
         return self.mask or self._constant("true", BIT, VARYING)
 
-    def _mask_bits(self, mask: str) -> str:
+    @property
+    def _kept_type(self) -> str:
+        return f"<{self.width} x i{self.mask_bits}>"
+
+    def _to_kept(self, mask: str) -> str:
+        """A mask in the form that is kept in slots."""
+        if self.mask_bits == 1:
+            return mask
+        if mask not in self._wide:
+            self._wide[mask] = self.f.emit(f"sext {self._mask_type} {mask} to {self._kept_type}")
+        return self._wide[mask]
+
+    def _from_kept(self, kept: str) -> str:
+        if self.mask_bits == 1:
+            return kept
+        mask = self.f.emit(f"icmp slt {self._kept_type} {kept}, zeroinitializer")
+        self._wide[mask] = kept
+        return mask
+
+    def _mask_integer(self, mask: str) -> str:
         """A mask as an integer, the first lane in the lowest bit."""
         return self.f.emit(f"bitcast {self._mask_type} {mask} to i{self.width}")
 
     def _any(self, mask: str) -> str:
-        return self.f.emit(f"icmp ne i{self.width} {self._mask_bits(mask)}, 0")
+        if self.mask_bits == 1:
+            return self.f.emit(f"icmp ne i{self.width} {self._mask_integer(mask)}, 0")
+        kept, count = self._to_kept(mask), self.width
+        while count * self.mask_bits > _TESTED_BITS:  # halves together, down to what one instruction tests
+            half, t = count // 2, f"<{count} x i{self.mask_bits}>"
+            low, high = (", ".join(f"i32 {k + first}" for k in range(half)) for first in (0, half))
+            parts = (self.f.emit(f"shufflevector {t} {kept}, {t} poison, <{half} x i32> <{p}>") for p in (low, high))
+            kept, count = self.f.emit(f"or <{half} x i{self.mask_bits}> {', '.join(parts)}"), half
+        whole = f"i{count * self.mask_bits}"
+        bits = self.f.emit(f"bitcast <{count} x i{self.mask_bits}> {kept} to {whole}")
+        return self.f.emit(f"icmp ne {whole} {bits}, 0")
 
     @contextmanager
     def _under(self, mask: str | None, some: bool) -> Iterator[None]:
@@ -136,7 +179,7 @@ class VectorEmitter:
     def _each_lane(self, work: Callable[[str], None]) -> None:
         """``work(lane)`` once for each lane that is on, in order; what it emits is scalar code in a loop."""
         bits, head, body, end = f"i{self.width}", *(self.f.label(x) for x in ("lane", "one", "lanes.end"))
-        rest, start, before = self.f.name(), self._mask_bits(self._mask_vector()), self.f.block
+        rest, start, before = self.f.name(), self._mask_integer(self._mask_vector()), self.f.block
         self.f.br(head)
         place = len(self.f.lines)
         self.f.open(head)
