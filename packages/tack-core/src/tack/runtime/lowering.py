@@ -134,8 +134,11 @@ class Lowering:
 
 def find_lowering(kernel: Kernel, binder: Binder) -> Lowering:
     """A kernel for the values that captured names hold now, from the disk cache if it is there."""
-    found = contents(kernel.source)
-    digest = None if found is None else digest_of("kernel", found.content, kernel.group)
+    try:
+        found = contents(kernel.source)
+        digest = None if found is None else digest_of("kernel", found.content, kernel.group)
+    except RecursionError:  # nested too deeply to be described; whether it is to be compiled, lowering says
+        found = digest = None
     outline = fetch(digest, Outline.described)
     if found is not None and outline is not None:
         return Lowering(weakref.ref(kernel), found.captures, outline, binder, digest)
