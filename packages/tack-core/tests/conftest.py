@@ -39,6 +39,7 @@ _REFUSALS = (
 ON_OWN_MEMORY = {
     "test_arrays",
     "test_atomics",
+    "test_block_reductions",
     "test_cases",
     "test_cases_arithmetic",
     "test_creation",
@@ -54,7 +55,10 @@ ON_OWN_MEMORY = {
     "test_math_functions",
     "test_parallel_loops",
     "test_reduction_semantics",
+    "test_shared_memory",
     "test_sums_in_loops",
+    "test_workgroup_differential",
+    "test_workgroups",
 }
 
 

@@ -26,13 +26,16 @@ from tack.codegen.hip_gen import HIPCodeGen
 from tack.codegen.launch_plan import KernelParameter, KernelPlan, LaunchPlan
 from tack.codegen.msl_gen import MSLCodeGen
 from tack.codegen.opencl_gen import OpenCLCodeGen
-from tack.codegen.reductions import IDENTITY, LANES, array_reduction_source, empty_kernel
+from tack.codegen.reduction_tree import IDENTITY
+from tack.codegen.reductions import array_reduction_source, empty_kernel
 from tack.lang.ast_transform import lower_kernel
 from tack.lang.ir import IRKernel
 from tack.lang.ir_type_annotate import annotate_types
 from tack.lang.ir_verify import verify_typed
 from tack.lang.type_inference import infer_param_types
 from tack.lang.types import Scalar, convert_value
+from tack.lang.workgroup_verify import verify_workgroups
+from tack.lang.workgroups import split_workgroups
 from tack.runtime.launch_ranges import LoopSpace, loop_space
 
 SHIMS = Path(__file__).parent / "c_host"
@@ -89,11 +92,13 @@ class UndefinedBehaviour(AssertionError):
 
 
 def type_for(kernel: Any, args: tuple[Any, ...]) -> IRKernel:
-    """Typed and verified IR of a kernel for arguments or types."""
-    untyped = lower_kernel(kernel.source).ir
+    """Typed and verified IR of a kernel for arguments or types, its workgroups split."""
+    untyped = lower_kernel(kernel.source, kernel.group).ir
     typed = annotate_types(untyped, infer_param_types(untyped, args))
     verify_typed(typed)
-    return typed
+    split = split_workgroups(typed)
+    verify_workgroups(split)
+    return split
 
 
 def generate(
@@ -143,7 +148,7 @@ def run_on_host(
 def reduce_on_host(dialect: str, op: str, array: np.ndarray[Any, Any]) -> float:
     """Reduce an f32 array by a dialect's kernel: "sum", "min" or "max"."""
     text, kernel = array_reduction_source(DIALECTS[dialect], op)
-    plan = LaunchPlan((kernel,), None, LANES, DIALECTS[dialect].packed)
+    plan = LaunchPlan((kernel,), None, DIALECTS[dialect].packed)
     launcher = Launcher(build(dialect, text, plan), empty_kernel(op), plan, (array,), text)
     launcher.result = np.array([IDENTITY[op]], np.float32)
     launcher.launch(kernel, None, 0, array.size)
@@ -228,7 +233,7 @@ class Launcher:
 
     def launch(self, kernel: KernelPlan, space: LoopSpace | None, first: int, stop: int) -> None:
         """Launch iterations ``first <= flat < stop``, in whole groups."""
-        groups = -(-(stop - first) // self.plan.group)
+        groups = -(-(stop - first) // kernel.group)
         values = [(p, self._value(p, space, first, stop)) for p in kernel.parameters]
         held = [v for p, v in values if p.is_address or not self.plan.packed]
         others = [(p, v) for p, v in values if not p.is_address]
@@ -237,7 +242,7 @@ class Launcher:
         pointers = (ctypes.c_void_p * max(1, len(held)))(*(v.ctypes.data for v in held))
         reports = ctypes.c_uint.in_dll(self.library, "rig_reports")
         reports.value = 0
-        getattr(self.library, f"rig_{kernel.name}")(pointers, groups, self.plan.group, int(self.waits))
+        getattr(self.library, f"rig_{kernel.name}")(pointers, groups, kernel.group, int(self.waits))
         if reports.value:
             what = ctypes.c_char_p.in_dll(self.library, "rig_first_report").value or b""
             line = ctypes.c_uint.in_dll(self.library, "rig_first_line").value

@@ -40,8 +40,8 @@ class Dialect:
     """The words of a dialect.
 
     `device` is the device's name in errors. `spaces` are the qualifiers of pointers by address space ("global",
-    "private", "constant"), with a trailing blank where there is one. `float_from_bits` and `float_to_bits` reinterpret,
-    by width. `bitcast` reinterprets a u{N} as an i{N}, where the dialect defines that (`{type}`, `{}`).
+    "private", "shared", "constant"), with a trailing blank where there is one. `float_from_bits` and `float_to_bits`
+    reinterpret, by width. `bitcast` reinterprets a u{N} as an i{N}, where the dialect defines that (`{type}`, `{}`).
     """
 
     device: str

@@ -214,8 +214,8 @@ class ExpressionEmitter(ArithmeticEmitter):
             hint = f"atomics of {self.dialect.device} work on {', '.join(self.atomic_types())}"
             fail(TypeError, f"device {self.dialect.device} has no atomics on {array.dtype.name}", node.loc, hint=hint)
         texts = self._operands((*node.index, *node.args))
-        helper = atomic_helper(self, self.module.helpers, node.op, array.dtype)
-        pointer = f"{self.dialect.spaces['global']}{self._type(array.dtype)}*"
+        helper = atomic_helper(self, self.module.helpers, node.op, array.dtype, array.space)
+        pointer = f"{self.dialect.spaces[array.space]}{self._type(array.dtype)}*"
         address = f"({pointer})&{self._element(node.array, texts[:count])}"
         return f"{helper}({', '.join([address, *texts[count:]])})"
 
@@ -226,15 +226,15 @@ class ExpressionEmitter(ArithmeticEmitter):
         """The element types that atomics work on, by name."""
         return ("i32", "u32", "f32")
 
-    def native_atomic(self, op: str, dtype: DType) -> str | None:
+    def native_atomic(self, op: str, dtype: DType, space: str) -> str | None:
         """See `atomics.AtomicPrimitives`; a dialect says."""
         raise NotImplementedError
 
-    def atomic_load(self, bits: int) -> str:
+    def atomic_load(self, bits: int, space: str) -> str:
         """See `atomics.AtomicPrimitives`."""
         return "*q"
 
-    def compare_and_swap(self, bits: int) -> str:
+    def compare_and_swap(self, bits: int, space: str) -> str:
         """See `atomics.AtomicPrimitives`; a dialect says."""
         raise NotImplementedError
 

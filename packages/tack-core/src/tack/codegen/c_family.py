@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from tack.codegen.c_dialect import CModule
 from tack.codegen.c_facts import ExpressionFacts
-from tack.codegen.c_launch import LaunchEmitter
+from tack.codegen.c_workgroups import WorkgroupEmitter
 from tack.codegen.integer_ops import IntegerCodeGen
 from tack.codegen.launch_plan import KernelPlan, LaunchPlan
 from tack.lang import ir
 from tack.lang.diagnostics import fail
 from tack.lang.records import record
+from tack.lang.serial_workgroups import lanes_as_parameters
 from tack.lang.types import ArrayType, DType, f64
 
 
@@ -22,20 +23,21 @@ from tack.lang.types import ArrayType, DType, f64
 class CFamilyOptions:
     """What shapes the text besides the IR; every field is part of a variant's key.
 
-    `disjoint` promises that no written array overlaps any other argument. `group` is the number of threads a workgroup.
+    `disjoint` promises that no written array overlaps any other argument. `group` is the number of threads a workgroup
+    of loops that do not use workgroups.
     """
 
     disjoint: bool = False
     group: int = 256
 
 
-class CFamilyCodeGen(LaunchEmitter):
+class CFamilyCodeGen(WorkgroupEmitter):
     """A generator of C; use a subclass.
 
     Parameters
     ----------
     kernel
-        Typed and verified IR.
+        Typed and verified IR, its workgroups split.
     options
         See `CFamilyOptions`.
 
@@ -54,6 +56,7 @@ class CFamilyCodeGen(LaunchEmitter):
     plan: LaunchPlan
 
     def __init__(self, kernel: ir.IRKernel, options: CFamilyOptions | None = None) -> None:
+        kernel = lanes_as_parameters(kernel)
         self.kernel, self.options = kernel, options or CFamilyOptions()
         self.group, self.disjoint = self.options.group, self.options.disjoint
         self.module, self.facts = CModule(), ExpressionFacts(kernel)
@@ -84,11 +87,13 @@ class CFamilyCodeGen(LaunchEmitter):
         for statement in self.kernel.body:
             if isinstance(statement, ir.IRParallelFor):
                 loops.append(self._loop_kernel(len(loops), statement, prelude))
+            elif isinstance(statement, ir.IRWorkgroup):
+                loops.append(self._workgroup_kernel(len(loops), statement, prelude))
             elif isinstance(statement, ir.IRReturn):
                 result = self._result_kernel(prelude, statement.values[0])
             else:
                 prelude.append(statement)
-        self.plan = LaunchPlan(tuple(loops), result, self.group, self.packed)
+        self.plan = LaunchPlan(tuple(loops), result, self.packed)
         return self.module.text()
 
     # -- what a dialect says

@@ -70,7 +70,7 @@ class LaunchEmitter(StatementEmitter):
         """Threads past the end do nothing."""
         self.b.do(f"if ({flat} >= {self._takes(STOP)}) return;")
 
-    def _loop_variables(self, loop: ir.IRParallelFor, flat: str) -> None:
+    def _loop_variables(self, loop: ir.IRParallelFor | ir.IRWorkgroup, flat: str) -> None:
         """From the flat index to the loop's variables, the last one fastest."""
         rest = flat
         for axis in range(len(loop.ranges) - 1, 0, -1):
@@ -80,7 +80,7 @@ class LaunchEmitter(StatementEmitter):
             rest = self._temporary(f"{rest} / {trips}", i64)
         self._loop_value(loop, 0, rest)
 
-    def _loop_value(self, loop: ir.IRParallelFor, axis: int, position: str) -> None:
+    def _loop_value(self, loop: ir.IRParallelFor | ir.IRWorkgroup, axis: int, position: str) -> None:
         """``start + position * step``; the product alone may be outside i64, and wraps."""
         bounds, value = loop.ranges[axis], position
         if not _is_literal(bounds.step, 1):
@@ -110,7 +110,7 @@ class LaunchEmitter(StatementEmitter):
         name = f"{mangle(self.kernel.name)}_{suffix}"
         parameters = tuple(sorted(self.used, key=lambda parameter: parameter.order))
         self.module.functions.append(self._kernel_text(name, parameters))
-        return KernelPlan(name, parameters, ranges)
+        return KernelPlan(name, parameters, ranges, self.group)
 
     def _kernel_text(self, name: str, parameters: tuple[KernelParameter, ...]) -> str:
         formals = [f"{self._formal_type(parameter)} {self.used[parameter]}" for parameter in parameters]

@@ -15,7 +15,7 @@ CUDA = Dialect(
     function="__device__ inline",
     noinline="__device__ __noinline__",
     kernel='extern "C" __global__ __launch_bounds__({group})',
-    spaces={"global": "", "private": "", "constant": "const "},
+    spaces={"global": "", "private": "", "shared": "", "constant": "const "},
     table="__device__ const",
     shared="__shared__",
     restrict="__restrict__",
@@ -51,7 +51,7 @@ class CUDACodeGen(CFamilyCodeGen):
     def atomic_types(self) -> tuple[str, ...]:
         return ("i32", "u32", "i64", "u64", "f32", "f64")
 
-    def native_atomic(self, op: str, dtype: DType) -> str | None:
+    def native_atomic(self, op: str, dtype: DType, space: str) -> str | None:
         if dtype.is_float:
             if op in ("add", "sub"):
                 return f"atomicAdd(p, {'' if op == 'add' else '-'}v)"
@@ -74,9 +74,9 @@ class CUDACodeGen(CFamilyCodeGen):
     def _wide_extremum(self, op: str, dtype: DType) -> str | None:
         return f"atomic{_ATOMICS[op]}(p, v)"
 
-    def atomic_load(self, bits: int) -> str:
+    def atomic_load(self, bits: int, space: str) -> str:
         return "*q"
 
-    def compare_and_swap(self, bits: int) -> str:
+    def compare_and_swap(self, bits: int, space: str) -> str:
         unsigned = self.dialect.unsigned(bits)
         return f"atomicCAS(({unsigned}*)q, old, next)"

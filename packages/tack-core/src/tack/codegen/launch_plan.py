@@ -60,28 +60,31 @@ class RangePlan:
 
 @record(frozen=True)
 class KernelPlan:
-    """A generated kernel: its name, its parameters in order, and the ranges of its loop (none for the result)."""
+    """A generated kernel: its name, its parameters in order, the ranges of its loop (none for the result), and how many
+    iterations a workgroup it is compiled for."""
 
     name: str
     parameters: tuple[KernelParameter, ...]
-    ranges: tuple[RangePlan, ...] = ()
+    ranges: tuple[RangePlan, ...]
+    group: int
 
 
 @record(frozen=True)
 class LaunchPlan:
     """A call: its loops in order, then the kernel of one iteration that writes the result, if there is one.
 
-    `group` is the number of iterations a workgroup; the kernels are compiled for it. With `packed`, parameters that are
-    not addresses are the fields of one structure, after the addresses, in order and naturally aligned.
+    With `packed`, parameters that are not addresses are the fields of one structure, after the addresses, in order and
+    naturally aligned.
     """
 
     loops: tuple[KernelPlan, ...]
     result: KernelPlan | None
-    group: int
     packed: bool
 
 
-def plan_ranges(loop: ir.IRParallelFor, positions: dict[str, int], params: list[ir.IRParam]) -> tuple[RangePlan, ...]:
+def plan_ranges(
+    loop: ir.IRParallelFor | ir.IRWorkgroup, positions: dict[str, int], params: list[ir.IRParam]
+) -> tuple[RangePlan, ...]:
     """The bounds of a loop without IR; `positions` has the parameters by name."""
 
     def plan(node: ir.IRExpr) -> Bound:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from tack.codegen.atomics import suffix_of
 from tack.codegen.c_dialect import OPENCL_TYPES, Dialect
 from tack.codegen.c_family import CFamilyCodeGen
 from tack.codegen.launch_plan import KernelParameter
@@ -18,11 +19,11 @@ MSL = Dialect(
     function="static inline",
     noinline="static __attribute__((noinline))",
     kernel="kernel",
-    spaces={"global": "device ", "private": "thread ", "constant": "constant "},
+    spaces={"global": "device ", "private": "thread ", "shared": "threadgroup ", "constant": "constant "},
     table="constant",
     shared="threadgroup",
     restrict="__restrict",
-    barrier="threadgroup_barrier(mem_flags::mem_threadgroup);",
+    barrier="threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);",
     lane="tack_lane.x",
     group="tack_group.x",
     float_from_bits={32: "as_type<float>({})"},
@@ -114,24 +115,25 @@ class MSLCodeGen(CFamilyCodeGen):
 
     # -- atomics
 
-    def native_atomic(self, op: str, dtype: DType) -> str | None:
+    def native_atomic(self, op: str, dtype: DType, space: str) -> str | None:
         if dtype.is_float or op == "cas":
             return None
         name = "atomic_exchange" if op == "exchange" else f"atomic_fetch_{op}"
-        return f"{name}_explicit((device atomic_{self._type(dtype)}*)p, v, memory_order_relaxed)"
+        pointer = f"({self.dialect.spaces[space]}atomic_{self._type(dtype)}*)p"
+        return f"{name}_explicit({pointer}, v, memory_order_relaxed)"
 
-    def atomic_load(self, bits: int) -> str:
-        return "atomic_load_explicit((volatile device atomic_uint*)q, memory_order_relaxed)"
+    def atomic_load(self, bits: int, space: str) -> str:
+        return f"atomic_load_explicit((volatile {self.dialect.spaces[space]}atomic_uint*)q, memory_order_relaxed)"
 
-    def compare_and_swap(self, bits: int) -> str:
+    def compare_and_swap(self, bits: int, space: str) -> str:
         """Metal has the weak form only, which may fail for nothing: try again until it fails for a reason."""
-        name = "__tack_cas_u32__"
+        name, qualifier = f"__tack_cas_u32{suffix_of(self.dialect, space)}__", self.dialect.spaces[space]
         order = "memory_order_relaxed, memory_order_relaxed"
         self.module.helpers.setdefault(
             name,
-            f"{self.dialect.function} uint {name}(volatile device uint* q, uint old, uint next) {{\n"
+            f"{self.dialect.function} uint {name}(volatile {qualifier}uint* q, uint old, uint next) {{\n"
             f"    uint seen = old;\n"
-            f"    volatile device atomic_uint* cell = (volatile device atomic_uint*)q;\n"
+            f"    volatile {qualifier}atomic_uint* cell = (volatile {qualifier}atomic_uint*)q;\n"
             f"    while (!atomic_compare_exchange_weak_explicit(cell, &seen, next, {order})) {{\n"
             f"        if (seen != old) return seen;\n"
             f"    }}\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from tack.codegen.atomics import suffix_of
 from tack.codegen.c_dialect import OPENCL_TYPES, Dialect
 from tack.codegen.c_family import CFamilyCodeGen, CFamilyOptions
 from tack.lang import ir
@@ -17,11 +18,11 @@ OPENCL = Dialect(
     function="static inline",
     noinline="static __attribute__((noinline))",
     kernel="__kernel __attribute__((reqd_work_group_size({group}, 1, 1)))",
-    spaces={"global": "__global ", "private": "__private ", "constant": "__constant "},
+    spaces={"global": "__global ", "private": "__private ", "shared": "__local ", "constant": "__constant "},
     table="__constant",
     shared="__local",
     restrict="restrict",
-    barrier="barrier(CLK_LOCAL_MEM_FENCE);",
+    barrier="barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
     lane="get_local_id(0)",
     group="get_group_id(0)",
     float_from_bits={32: "as_float({})", 64: "as_double({})"},
@@ -86,38 +87,38 @@ class OpenCLCodeGen(CFamilyCodeGen):
         wide = ("i64", "u64", *(("f64",) if self.options.f64 else ()))
         return ("i32", "u32", "f32", *(wide if self.options.wide_atomics else ()))
 
-    def native_atomic(self, op: str, dtype: DType) -> str | None:
+    def native_atomic(self, op: str, dtype: DType, space: str) -> str | None:
         if dtype.is_float and not (op == "exchange" and dtype is f32):
             return None
         if op == "cas" and self.options.explicit_atomics:
             return None
-        t = self._type(dtype)
+        t, qualifier = self._type(dtype), self.dialect.spaces[space]
         if self.options.explicit_atomics:
             name = "atomic_exchange" if op == "exchange" else f"atomic_fetch_{op}"
-            pointer = f"(volatile __global atomic_{t}*)p"
+            pointer = f"(volatile {qualifier}atomic_{t}*)p"
             return f"{name}_explicit({pointer}, v, memory_order_relaxed, memory_scope_device)"
         prefix = "atom" if dtype.bits > u32.bits else "atomic"
         name, values = ("cmpxchg", "e, d") if op == "cas" else (_EXCHANGE.get(op, op), "v")
-        return f"{prefix}_{name}((volatile __global {t}*)p, {values})"
+        return f"{prefix}_{name}((volatile {qualifier}{t}*)p, {values})"
 
-    def atomic_load(self, bits: int) -> str:
+    def atomic_load(self, bits: int, space: str) -> str:
         t = self.dialect.unsigned(bits)
         if self.options.explicit_atomics:
-            pointer = f"(volatile __global atomic_{t}*)q"
+            pointer = f"(volatile {self.dialect.spaces[space]}atomic_{t}*)q"
             return f"atomic_load_explicit({pointer}, memory_order_relaxed, memory_scope_device)"
         # OpenCL 1.2 has no atomic load: swapping a zero for a zero is one, and races with nothing.
         return f"{'atom' if bits > u32.bits else 'atomic'}_cmpxchg(q, ({t})0, ({t})0)"
 
-    def compare_and_swap(self, bits: int) -> str:
+    def compare_and_swap(self, bits: int, space: str) -> str:
         t = self.dialect.unsigned(bits)
         if not self.options.explicit_atomics:
             return f"{'atom' if bits > u32.bits else 'atomic'}_cmpxchg(q, old, next)"
-        name = f"__tack_cas_u{bits}__"
+        name, qualifier = f"__tack_cas_u{bits}{suffix_of(self.dialect, space)}__", self.dialect.spaces[space]
         orders = "memory_order_relaxed, memory_order_relaxed, memory_scope_device"
         self.module.helpers.setdefault(
             name,
-            f"{self.dialect.function} {t} {name}(volatile __global {t}* q, {t} old, {t} next) {{\n"
-            f"    atomic_compare_exchange_strong_explicit((volatile __global atomic_{t}*)q, &old, next, {orders});\n"
+            f"{self.dialect.function} {t} {name}(volatile {qualifier}{t}* q, {t} old, {t} next) {{\n"
+            f"    atomic_compare_exchange_strong_explicit((volatile {qualifier}atomic_{t}*)q, &old, next, {orders});\n"
             f"    return old;\n}}\n",
         )
         return f"{name}(q, old, next)"

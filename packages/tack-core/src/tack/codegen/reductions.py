@@ -1,4 +1,4 @@
-"""Whole-array reductions of f32 in the C dialects, and the extrema combiner that block reductions share (rules RED-*).
+"""Whole-array reductions of f32 in the C dialects (rules RED-*).
 
 A workgroup of 256 threads reduces its elements as a tree in shared memory; one thread then combines the group's result
 into the output, which the host has set to the identity. NaN propagates, and zeros of both signs give the sign that the
@@ -7,37 +7,18 @@ extremum asks for, so extrema do not depend on the order in which groups arrive.
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 from tack.codegen.atomics import atomic_helper, cas_loop
-from tack.codegen.c_dialect import Dialect
 from tack.codegen.c_family import CFamilyCodeGen, CFamilyOptions
 from tack.codegen.launch_plan import ARRAY, RESULT, STOP, KernelParameter, KernelPlan
+from tack.codegen.reduction_tree import IDENTITY, combined
 from tack.lang import ir
 from tack.lang.diagnostics import Loc, SourceText
 from tack.lang.types import ArrayType, f32, u32
 
 LANES: Final = 256
-IDENTITY: Final = {"sum": 0.0, "min": math.inf, "max": -math.inf}
-_QUIET_NAN: Final = "0x7fc00000u"
 _ELEMENTS: Final = "x"
-
-
-def extremum_combiner(dialect: Dialect, op: str) -> tuple[str, str]:
-    """Name and text of the function that combines two values into their "min" or "max".
-
-    Of two zeros, OR-ing the bits keeps a minus sign and AND-ing them drops it.
-    """
-    t, name = dialect.type(f32), f"tack_reduce_{op}_f32"
-    bits = f" {'|' if op == 'min' else '&'} ".join(dialect.float_to_bits[f32.bits].format(x) for x in "ab")
-    return name, (
-        f"{dialect.function} {t} {name}({t} a, {t} b) {{\n"
-        f"    if (a != a || b != b) return {dialect.float_from_bits[f32.bits].format(_QUIET_NAN)};\n"
-        f"    if (a == 0.0f && b == 0.0f) return {dialect.float_from_bits[f32.bits].format(bits)};\n"
-        f"    return a {'<' if op == 'min' else '>'} b ? a : b;\n"
-        f"}}\n"
-    )
 
 
 def array_reduction_source(
@@ -90,18 +71,10 @@ def _tree(gen: CFamilyCodeGen, op: str, element: str) -> None:
     b.do(f"tile[lane] = {element};")
     b.do(gen.dialect.barrier)
     b.open(f"for ({unsigned} width = {LANES // 2}u; width != 0u; width >>= 1)")
-    b.do(f"if (lane < width) tile[lane] = {_combined(gen, op, 'tile[lane]', 'tile[lane + width]')};")
+    b.do(f"if (lane < width) tile[lane] = {combined(gen, op, 'tile[lane]', 'tile[lane + width]')};")
     b.do(gen.dialect.barrier)
     b.close()
     b.do(f"if (lane == 0u) {_atomic_combine(gen, op)}(result, tile[0]);")
-
-
-def _combined(gen: CFamilyCodeGen, op: str, a: str, b: str) -> str:
-    if op == "sum":
-        return f"{a} + {b}"
-    name, text = extremum_combiner(gen.dialect, op)
-    gen.module.helpers.setdefault(name, text)
-    return f"{name}({a}, {b})"
 
 
 def _atomic_combine(gen: CFamilyCodeGen, op: str) -> str:
@@ -109,7 +82,7 @@ def _atomic_combine(gen: CFamilyCodeGen, op: str) -> str:
     if op == "sum":
         return atomic_helper(gen, gen.module.helpers, "add", f32)
     name, t = f"__tack_atomic_reduce_{op}_f32__", gen.dialect.type(f32)
-    body = cas_loop(gen, f32, _combined(gen, op, "x", "v"), always_changes=False)
+    body = cas_loop(gen, f32, combined(gen, op, "x", "v"), always_changes=False)
     header = f"{gen.dialect.function} {t} {name}({gen.dialect.spaces['global']}{t}* p, {t} v)"
     gen.module.helpers[name] = f"{header} {{\n{body}}}\n"
     return name

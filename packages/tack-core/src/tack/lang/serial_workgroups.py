@@ -57,6 +57,23 @@ def serialise_workgroups(kernel: ir.IRKernel) -> ir.IRKernel:
     return replace(kernel, body=body, symbols=symbols.table, functions=functions)
 
 
+def lanes_as_parameters(kernel: ir.IRKernel) -> ir.IRKernel:
+    """The kernel with device functions that are given the lane's number instead of asking for it.
+
+    For devices where only a kernel can ask. One whose functions do not is returned as it is.
+
+    Parameters
+    ----------
+    kernel
+        As `split_workgroups` leaves it. It is not changed.
+    """
+    if not any(uses_workgroup(f.body, kernel.functions) for f in kernel.functions.values()):
+        return kernel
+    functions = {name: _with_lane(f, kernel.functions) for name, f in kernel.functions.items()}
+    body = _numbered(kernel.body, kernel.functions, lambda loc: ir.IRThreadId(loc=loc, dtype=i32))
+    return replace(kernel, body=body, functions=functions)
+
+
 def _assigned_before(kernel: ir.IRKernel) -> set[str]:
     """The scalars that have a value where a parallel loop begins."""
     names = {p.name for p in kernel.params}

@@ -14,7 +14,8 @@ import numpy as np
 
 from tack.codegen.c_family import CFamilyOptions
 from tack.codegen.cuda_gen import CUDACodeGen
-from tack.codegen.reductions import IDENTITY, LANES, array_reduction_source
+from tack.codegen.reduction_tree import IDENTITY
+from tack.codegen.reductions import array_reduction_source
 from tack.lang.array import Array
 from tack.lang.ir import IRKernel
 from tack.lang.types import f32
@@ -22,12 +23,14 @@ from tack.runtime.backend import Backend, VariantOptions
 from tack.runtime.cuda_driver import CudaError, compile_cubin, driver
 from tack.runtime.cuda_launch import CudaExecutable, DeviceKernel, Module, Stream
 from tack.runtime.launch_arguments import CallArguments
+from tack.runtime.workgroup_limits import check_workgroups
 
 HostArray = np.ndarray[Any, Any]
 
 # Value-preserving math (founding page, "Safe math by default"): no fast-math option.
 _COMPILE_OPTIONS: Final = ("--fmad=true", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--std=c++17")
 _ATTRIBUTE_MAJOR, _ATTRIBUTE_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+_ATTRIBUTE_LANES, _ATTRIBUTE_SHARED = 1, 8  # CU_DEVICE_ATTRIBUTE_MAX_THREADS_ and _SHARED_MEMORY_PER_BLOCK
 _POOL_RELEASE_THRESHOLD = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 _ATOMICS = ("i32", "u32", "i64", "u64", "f32", "f64")
 _NAME_LENGTH = 256
@@ -67,7 +70,9 @@ class CudaBackend(Backend):
         If there is no driver or no such device.
     """
 
-    capabilities = frozenset({"f64", "alias_variants", "cuda_array_interface", *(f"atomic_{t}" for t in _ATOMICS)})
+    capabilities = frozenset(
+        {"f64", "workgroups", "alias_variants", "cuda_array_interface", *(f"atomic_{t}" for t in _ATOMICS)}
+    )
     supports_device_reductions = True
 
     def __init__(self, number: int) -> None:
@@ -76,6 +81,8 @@ class CudaBackend(Backend):
         device = c_int()
         self._driver.cuDeviceGet(byref(device), number)
         self.architecture = f"sm_{self._attribute(device, _ATTRIBUTE_MAJOR)}{self._attribute(device, _ATTRIBUTE_MINOR)}"
+        self._most_lanes = self._attribute(device, _ATTRIBUTE_LANES)
+        self._most_shared = self._attribute(device, _ATTRIBUTE_SHARED)
         label = ctypes.create_string_buffer(_NAME_LENGTH)
         self._driver.cuDeviceGetName(label, _NAME_LENGTH, device)
         self.label = label.value.decode()
@@ -137,14 +144,18 @@ class CudaBackend(Backend):
 
     def compile(self, kernel: IRKernel, options: VariantOptions) -> CudaExecutable:
         self._check_process()
-        generator = CUDACodeGen(kernel, CFamilyOptions(disjoint=options.disjoint))
+        generator = self._generator(kernel, options)
         source = generator.source()
         module = Module(self._stream, compile_cubin(source, kernel.name, self.architecture, _COMPILE_OPTIONS))
         cell = DeviceMemory(self._stream, 8) if kernel.results else None
         return CudaExecutable(self._stream, module, kernel, generator.plan, cell)
 
     def inspect(self, kernel: IRKernel, options: VariantOptions) -> dict[str, str]:
-        return {"cuda": CUDACodeGen(kernel, CFamilyOptions(disjoint=options.disjoint)).source()}
+        return {"cuda": self._generator(kernel, options).source()}
+
+    def _generator(self, kernel: IRKernel, options: VariantOptions) -> CUDACodeGen:
+        check_workgroups(kernel, self.name, self._most_lanes, self._most_shared)
+        return CUDACodeGen(kernel, CFamilyOptions(disjoint=options.disjoint))
 
     # -- reductions
 
@@ -167,5 +178,5 @@ class CudaBackend(Backend):
         if op not in self._reductions:
             source, plan = array_reduction_source(CUDACodeGen, op)
             module = Module(self._stream, compile_cubin(source, op, self.architecture, _COMPILE_OPTIONS))
-            self._reductions[op] = DeviceKernel(module, plan, LANES)
+            self._reductions[op] = DeviceKernel(module, plan)
         return self._reductions[op]

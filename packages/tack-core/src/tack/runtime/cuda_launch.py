@@ -80,10 +80,10 @@ class Module:
 class DeviceKernel:
     """One generated kernel with its parameters."""
 
-    def __init__(self, module: Module, plan: KernelPlan, group: int) -> None:
+    def __init__(self, module: Module, plan: KernelPlan) -> None:
         self.space = compile_space(plan.ranges)
         self._module = module  # unloading it would take the function away
-        self._function, self._parameters, self._group = module.function(plan.name), plan.parameters, group
+        self._function, self._parameters, self._group = module.function(plan.name), plan.parameters, plan.group
 
     def enqueue(
         self, stream: Stream, call: CallArguments, space: LoopSpace | None, total: int, result: int = 0
@@ -129,8 +129,8 @@ class CudaExecutable:
     def __init__(self, stream: Stream, module: Module, kernel: IRKernel, plan: LaunchPlan, cell: Any) -> None:
         self._stream, self._name, self._module = stream, kernel.name, module
         self._types = [param.type for param in kernel.params]
-        self._loops = [DeviceKernel(module, loop, plan.group) for loop in plan.loops]
-        self._result = DeviceKernel(module, plan.result, plan.group) if plan.result is not None else None
+        self._loops = [DeviceKernel(module, loop) for loop in plan.loops]
+        self._result = DeviceKernel(module, plan.result) if plan.result is not None else None
         self._result_dtype: DType | None = kernel.results[0] if kernel.results else None
         self._cell = cell
 

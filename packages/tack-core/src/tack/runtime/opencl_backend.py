@@ -12,10 +12,10 @@ import numpy as np
 import pyopencl as cl
 
 from tack.codegen.opencl_gen import OpenCLCodeGen, OpenCLOptions
-from tack.codegen.reductions import IDENTITY, LANES, array_reduction_source
+from tack.codegen.reduction_tree import IDENTITY
+from tack.codegen.reductions import LANES, array_reduction_source
 from tack.lang.array import Array
-from tack.lang.diagnostics import UnsupportedSyntaxError, fail
-from tack.lang.ir import IRBarrier, IRBlockReduce, IRKernel, IRLocalArray, IRThreadId, IRWorkgroup, walk
+from tack.lang.ir import IRKernel
 from tack.lang.types import f32
 from tack.runtime.backend import Backend, VariantOptions
 from tack.runtime.opencl_devices import (
@@ -28,6 +28,7 @@ from tack.runtime.opencl_devices import (
 )
 from tack.runtime.opencl_launch import CallArguments, DeviceKernel, OpenCLExecutable, Program, Stream
 from tack.runtime.opencl_memory import DeviceMemory, HostArray
+from tack.runtime.workgroup_limits import check_workgroups
 
 _GROUP: Final = 256  # iterations a workgroup, where the device allows so many
 
@@ -90,7 +91,7 @@ class OpenCLBackend(Backend):
         return {"opencl": self._generator(kernel, options).source()}
 
     def _generator(self, kernel: IRKernel, options: VariantOptions) -> OpenCLCodeGen:
-        _refuse_workgroups(kernel, self.name)
+        check_workgroups(kernel, self.name, self.device.max_work_group_size, self.device.local_mem_size)
         return OpenCLCodeGen(kernel, self._generator_options(options.disjoint))
 
     def _generator_options(self, disjoint: bool = False) -> OpenCLOptions:
@@ -129,23 +130,10 @@ class OpenCLBackend(Backend):
         if op not in self._reductions:
             source, plan = array_reduction_source(OpenCLCodeGen, op, self._generator_options())
             program = self._build(source, f"{op}()")
-            self._reductions[op] = DeviceKernel(program, plan, LANES)
+            self._reductions[op] = DeviceKernel(program, plan)
         return self._reductions[op]
 
 
 def _largest_group(device: cl.Device) -> int:
     """The number of iterations a workgroup: a power of two."""
     return min(_GROUP, 1 << device.max_work_group_size.bit_length() - 1)
-
-
-def _refuse_workgroups(kernel: IRKernel, device: str) -> None:
-    for function in (kernel, *kernel.functions.values()):
-        for node in walk(function.body):
-            shared = isinstance(node, IRLocalArray) and node.space == "shared"
-            if shared or isinstance(node, (IRBarrier, IRBlockReduce, IRThreadId, IRWorkgroup)):
-                fail(
-                    UnsupportedSyntaxError,
-                    f"device {device} cannot run kernels that use workgroups",
-                    node.loc,
-                    hint="run this kernel on device cpu",
-                )

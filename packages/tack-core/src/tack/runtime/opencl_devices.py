@@ -73,7 +73,7 @@ def capabilities(device: cl.Device) -> frozenset[str]:
         for t in DTYPES
         if t.name in _NARROW_ATOMICS or (wide and t.bits == f64.bits and (t is not f64 or has_f64(device)))
     ]
-    return frozenset([*atomics, *(["f64"] if has_f64(device) else [])])
+    return frozenset(["workgroups", *atomics, *(["f64"] if has_f64(device) else [])])
 
 
 def build_options(device: cl.Device) -> tuple[str, ...]:

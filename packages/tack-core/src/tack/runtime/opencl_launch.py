@@ -101,10 +101,10 @@ class CallArguments:
 class DeviceKernel:
     """One generated kernel with its parameters."""
 
-    def __init__(self, program: Program, plan: KernelPlan, group: int) -> None:
+    def __init__(self, program: Program, plan: KernelPlan) -> None:
         self.space = compile_space(plan.ranges)
         self._kernel = cl.Kernel(program.built, plan.name)
-        self._parameters, self._group = plan.parameters, group
+        self._parameters, self._group = plan.parameters, plan.group
 
     def enqueue(
         self, stream: Stream, call: CallArguments, space: LoopSpace | None, total: int, result: cl.Buffer | None
@@ -162,10 +162,10 @@ class OpenCLExecutable:
     def __init__(self, stream: Stream, program: Program, kernel: IRKernel, plan: LaunchPlan) -> None:
         self._stream, self._program, self._name = stream, program, kernel.name
         self._types = [param.type for param in kernel.params]
-        self._loops = [DeviceKernel(program, loop, plan.group) for loop in plan.loops]
+        self._loops = [DeviceKernel(program, loop) for loop in plan.loops]
         self._result: DeviceKernel | None = None
         if plan.result is not None:
-            self._result = DeviceKernel(program, plan.result, plan.group)
+            self._result = DeviceKernel(program, plan.result)
             self._result_dtype = kernel.results[0]
             self._cell = cl.Buffer(stream.context, cl.mem_flags.READ_WRITE, _RESULT_BYTES)
 

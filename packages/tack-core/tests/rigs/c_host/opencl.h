@@ -13,7 +13,8 @@ typedef unsigned long ulong;
 #define restrict __restrict
 #define get_group_id(axis) ((size_t)rig_group.x)
 #define get_local_id(axis) ((size_t)rig_lane.x)
-#define CLK_LOCAL_MEM_FENCE 0
+#define CLK_LOCAL_MEM_FENCE 1
+#define CLK_GLOBAL_MEM_FENCE 2
 #define barrier(flags) rig_barrier()
 #define as_float(x) rig_bits<float>(x)
 #define as_uint(x) rig_bits<uint>(x)
