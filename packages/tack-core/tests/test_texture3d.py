@@ -68,6 +68,21 @@ class TestSampling:
         got = sampled(tack.texture3d(texels, (8, 4, 2)), (x + 0.5) / 8, (y + 0.5) / 4, (z + 0.5) / 2)
         assert got.tolist() == texels.ravel().tolist()
 
+    @pytest.mark.parametrize("other", [np.inf, -np.inf, np.nan])
+    @pytest.mark.parametrize("axis", [0, 1, 2])
+    def test_at_a_centre_the_other_texels_do_not_count(self, device, axis, other):
+        """TEX-2: at a centre, and beyond the outermost ones, an infinity or NaN next to it changes nothing."""
+        shape = [1, 1, 1]
+        shape[axis] = 4
+        tex = tack.texture3d(np.array([-0.0, other, 7.0, other]), shape)
+        along = [-1.0, 0.0, 0.125, 0.625, 0.75]
+        places = [[0.5] * len(along) for _ in range(3)]
+        places[axis] = along
+        got = sampled(tex, *places)
+        assert got.tolist()[:4] == [0.0, 0.0, 0.0, 7.0]
+        assert np.signbit(got[:3]).all()
+        assert not np.isfinite(got[4])
+
     def test_clamping_and_nan(self, device):
         """TEX-2, TEX-3: outside, at the infinities and at a NaN nothing but edge texels is read."""
         tex = tack.texture3d(np.arange(3, dtype=np.float32), (3, 1, 1))
@@ -90,6 +105,23 @@ class TestSampling:
         assert "sample" in tack.inspect(run, tex, tack.asarray([0.6], tack.f64), out)["typed"]
         run(tex, tack.asarray([1], tack.i8), out)
         assert out[0] == float(np.float32(3) + np.float32(0.1))
+
+
+def test_a_texture_of_another_device_is_named_as_one():
+    """PAR-7: the message says what the user wrote, not what a texture is made of."""
+    tex = tack.texture3d(np.zeros(8), (2, 2, 2), device="cpu")
+    out = tack.zeros(1, device="reference")
+    u = tack.zeros(1, device="reference")
+    with pytest.raises(ValueError, match="parameter `out` was given an array on device reference"):
+        sample_at(tex, tack.zeros(1, device="cpu"), tack.zeros(1, device="cpu"), tack.zeros(1, device="cpu"), out)
+    with pytest.raises(ValueError, match="parameter `tex` was given a texture on device cpu"):
+        store_and_sample(out, tex, u)
+
+
+@tack.kernel
+def store_and_sample(out, tex, u):
+    for i in range(out.shape[0]):
+        out[i] = tex.sample(u[i], 0.5, 0.5)
 
 
 class TestSnapshots:

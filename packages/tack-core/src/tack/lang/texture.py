@@ -26,7 +26,8 @@ def _position(coordinate: Any, extent: Any) -> Any:
 
 @func
 def _between(a: Any, b: Any, t: Any) -> Any:
-    return a * (1 - t) + b * t
+    """From `a` to `b`; at `t` = 0 it is `a`, whatever `b` is: an infinity or NaN times zero would be NaN."""
+    return a if t == 0 else a * (1 - t) + b * t
 
 
 @data_oriented
