@@ -227,11 +227,15 @@ class IRUnpack(IRStmt):
 
 @record(eq=False, kw_only=True)
 class IRStore(IRStmt):
-    """`array[index] = value`: the value is evaluated before the index. Typed: the value has the element type."""
+    """`array[index] = value`: the value is evaluated before the index. Typed: the value has the element type.
+
+    `moves`: the compiler moves an element of a local array, which may have no value yet, and then still has none.
+    """
 
     array: str
     index: list[IRExpr]
     value: IRExpr
+    moves: bool = False
 
 
 @record(eq=False, kw_only=True)

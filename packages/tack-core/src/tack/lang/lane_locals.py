@@ -205,7 +205,7 @@ class LaneLocals:
             return element if name == node.name else [*element, self._at(loc)]
 
         value = ir.IRLoad(loc=loc, array=source, index=index(source), dtype=node.element)
-        store = ir.IRStore(loc=loc, array=target, index=index(target), value=value)
+        store = ir.IRStore(loc=loc, array=target, index=index(target), value=value, moves=True)
         return counting(k, const(math.prod(node.shape), i64, loc), [store])
 
 

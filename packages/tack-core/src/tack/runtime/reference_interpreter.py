@@ -132,7 +132,11 @@ class Interpreter:
         frame.locals.update(zip(node.names, self.call(node.call, frame), strict=True))
 
     def exec_IRStore(self, node: ir.IRStore, frame: Frame) -> None:
-        value = self.value(node.value, frame)
+        if node.moves and isinstance(node.value, ir.IRLoad):
+            source, position, _ = self.element(node.value.array, node.value.index, node.loc, frame)
+            value = source.cells[position]
+        else:
+            value = self.value(node.value, frame)
         array, offset, _ = self.element(node.array, node.index, node.loc, frame)
         array.cells[offset] = value  # type: ignore[index]
 
