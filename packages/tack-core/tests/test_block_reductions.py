@@ -163,6 +163,18 @@ def test_other_types_are_refused(op, dtype):
     assert f"block_{op}(tack.f32(x))" in str(caught.value)
 
 
+def test_vectors_are_refused():
+    """GRP-8: a vector of f32 is no f32; the message says what to write."""
+
+    @tack.kernel
+    def k(a):
+        for i in range(a.shape[0]):
+            a[i] = tack.block_max(a[i])
+
+    with pytest.raises(TypeError, match=r"block_max\(\) takes f32, and this is a vec3(?s:.*)block_max\(v.x\)"):
+        k(tack.zeros(4, tack.vec3))
+
+
 @tack.kernel(group=8)
 def with_casts(a, d, out):
     for i in range(a.shape[0]):

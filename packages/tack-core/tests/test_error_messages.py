@@ -71,7 +71,7 @@ GOLDEN = [
         TypeError: user.py:4:18: in kernel `k`: `direction3` returns 3 values; one is needed here
             out[i] = tack.random.direction3(1, i)
                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-          help: unpack them: `a, b, c = direction3(...)`
+          help: unpack them: `a, b, c = direction3(...)`; `[a, b, c]` is a vector of them
         """),
     ("an integer of more than 64 bits", "out[i] = s", "out, s", (OUT, 2**64), """
         TypeError: user.py:2:12: in kernel `k`: parameter `s` was given 18446744073709551616
@@ -241,6 +241,48 @@ GOLDEN = [
             out[i] = a.T[i]
                      ^^^
           help: an array has `.shape[k]`, `.size` and `.ndim`; a vector has `.x`, `.y`, `.z` and `.w`
+        """),
+    ("several components at once", "out[i] = v[i].zx.x", "v, out", (tack.zeros(4, tack.vec3), OUT), """
+        UnsupportedSyntaxError: user.py:4:18: in kernel `k`: attribute `.zx` is not supported
+            out[i] = v[i].zx.x
+                     ^^^^^^^
+          help: write the components: `[v[i].z, v[i].x]`
+        """),
+    ("a tuple as a vector", "v[i] = (1, 2, 3)", "v", (tack.zeros(4, tack.vec3),), """
+        UnsupportedSyntaxError: user.py:4:16: in kernel `k`: a tuple as a value is not supported
+            v[i] = (1, 2, 3)
+                   ^^^^^^^^^
+          help: a vector is a list, `[a, b, c]`; to unpack, write `a, b = ...`
+        """),
+    ("a number for an annotated vector", "v: tack.vec3 = 0", "out", (OUT,), """
+        TypeError: user.py:4:24: in kernel `k`: `v` is vec3, and this is i32
+            v: tack.vec3 = 0
+                           ^
+          help: write tack.vec3(...), which takes one number for all components
+        """),
+    ("an array made in a kernel", "v = tack.zeros(3)", "out", (OUT,), """
+        UnsupportedSyntaxError: user.py:4:13: in kernel `k`: a call of `tack.zeros`, which is neither a device function nor a builtin, is not supported
+            v = tack.zeros(3)
+                ^^^^^^^^^^
+          help: arrays are made on the host; in a kernel `[x, y, z]` is a vector, `tack.local(shape, dtype)` an array
+        """),  # noqa: E501
+    ("the norm of NumPy", "out[i] = np.linalg.norm(v[i])", "v, out", (tack.zeros(4, tack.vec3), OUT), """
+        UnsupportedSyntaxError: user.py:4:18: in kernel `k`: a call of `np.linalg.norm`, which is neither a device function nor a builtin, is not supported
+            out[i] = np.linalg.norm(v[i])
+                     ^^^^^^^^^^^^^^
+          help: write `tack.length`
+        """),  # noqa: E501
+    ("a shift out of an i32", "out[i] = 1 << 40", "out", (OUT,), """
+        ValueError: user.py:4:23: in kernel `k`: a shift of i32 by 40: the count must be in [0, 32)
+            out[i] = 1 << 40
+                          ^^
+          help: cast what is shifted to a wider type, `tack.i64(...)`, guard it with an if, or change the constant
+        """),
+    ("the shape of a texture", "out[i] = t.shape[0]", "t, out", (tack.texture3d(A, shape=(4, 1, 1)), OUT), """
+        UnsupportedSyntaxError: user.py:4:18: in kernel `k`: `t.shape` is a property, which is not supported
+            out[i] = t.shape[0]
+                     ^^^^^^^
+          help: kernels sample a texture, `tex.sample(u, v, w)`; pass its extents as arguments
         """),
     ("a function of NumPy", "out[i] = np.sum(a)", "a, out", (A, OUT), """
         UnsupportedSyntaxError: user.py:4:18: in kernel `k`: a call of `np.sum`, which is neither a device function nor a builtin, is not supported

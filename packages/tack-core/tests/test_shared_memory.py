@@ -274,7 +274,7 @@ REFUSED = [
     (outside, (), "a load from a shared array outside the parallel loops is not supported"),
     (under_an_if, (), "`tack.shared` under an `if` or in an inner loop is not supported"),
     (in_a_loop, (), "`tack.shared` under an `if` or in an inner loop is not supported"),
-    (of_a_size, (4,), "the shape of a local array must be constant"),
+    (of_a_size, (4,), "the shape of a shared array must be constant"),
     (through_a_function, (), "`tack.shared` in a device function is not supported"),
     (barrier_outside, (), "`tack.barrier` outside the parallel loops is not supported"),
     (as_a_value, (), "`tack.barrier` gives no value"),

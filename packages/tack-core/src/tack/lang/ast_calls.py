@@ -37,6 +37,7 @@ from tack.lang.ops import BUILTINS, VECTOR_OPS
 from tack.lang.source import FunctionSource
 from tack.lang.types import DType, VecType, f32, i32
 
+_MAKES_ARRAYS = frozenset("zeros ones full empty arange array asarray zeros_like empty_like".split())
 _STATEMENT_FORMS = {
     "range": ("`range` works only as what a `for` loops over", "write `for i in range(...)`"),
     "ndrange": (
@@ -103,10 +104,16 @@ class CallLowering(VectorLowering):
             hint = f"write min or max, which prefer the number over a NaN as np.fmin does; `{name}` gives the NaN"
         elif isinstance(value, Kernel):
             hint = "kernels are called on the host; make it a device function with @tack.func"
+        elif name.rpartition(".")[2] in _MAKES_ARRAYS and _package(value) in ("numpy", "tack"):
+            hint = (
+                "arrays are made on the host; in a kernel `[x, y, z]` is a vector, `tack.local(shape, dtype)` an array"
+            )
         elif isinstance(value, FunctionType):
             hint = "decorate it with @tack.func, if it is yours; builtins are listed in the language contract"
         elif ".random." in f".{name}":
             hint = "write for instance `tack.random.uniform(seed, i)`: tack.random has no hidden state"
+        elif value is np.linalg.norm:
+            hint = "write `tack.length`"
         elif name.rpartition(".")[2] in PUBLIC:
             hint = f"write `tack.{name.rpartition('.')[2]}`"
         elif callable(value) and not isinstance(value, type):
@@ -231,6 +238,8 @@ class CallLowering(VectorLowering):
             name = function.source.name
             names = ", ".join("abcdefgh"[:count]) if count <= 8 else "a, b, ..."
             hint = f"unpack them: `{names} = {name}(...)`" if count else "call it as a statement"
+            if 2 <= count <= 4:
+                hint += f"; `[{names}]` is a vector of them"
             given = f"{count} values" if count else "no value"
             self.fail(TypeError, f"`{name}` returns {given}; one is needed here", node, hint)
         return call
@@ -380,6 +389,10 @@ class CallLowering(VectorLowering):
                 node,
                 "pass them in the order of the parameters, or assign them to locals first",
             )
+
+
+def _package(value: object) -> str:
+    return str(getattr(value, "__module__", "")).partition(".")[0]
 
 
 def _defaults(source: FunctionSource) -> dict[str, object]:

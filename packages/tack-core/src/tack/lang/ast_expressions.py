@@ -361,6 +361,9 @@ class ExpressionLowering(MemberLowering):
         if node.attr in ("x", "y", "z", "w"):
             return self.component_attribute(node)
         hint = "an array has `.shape[k]`, `.size` and `.ndim`; a vector has `.x`, `.y`, `.z` and `.w`"
+        if 2 <= len(node.attr) <= 4 and set(node.attr) <= set("xyzw"):
+            value = ast.unparse(node.value)
+            hint = f"write the components: `[{', '.join(f'{value}.{c}' for c in node.attr)}]`"
         self.unsupported(f"attribute `.{node.attr}` is not supported", node, hint)
 
 

@@ -116,7 +116,11 @@ class StatementLowering(CallLowering):
         first = node.targets[0]
         if len(node.targets) == 1 and not isinstance(first, ast.Tuple):
             if isinstance(node.value, ast.Tuple):
-                self.unsupported("a tuple as a value is not supported", node.value, "unpack it: `a, b = ...`")
+                self.unsupported(
+                    "a tuple as a value is not supported",
+                    node.value,
+                    "a vector is a list, `[a, b, c]`; to unpack, write `a, b = ...`",
+                )
             if isinstance(node.value, ast.Call) and (meaning := self.meaning(node.value)):
                 if meaning.form == "shared":
                     self.check_shared(node)
@@ -359,34 +363,34 @@ class StatementLowering(CallLowering):
             kind = "a local array already" if self.symbols[bound].kind == "local_array" else "already a number"
             self.unsupported(f"`{target.id}` is {kind} here", target, "use another name")
         symbol = self.bindings[target.id] = self.new_symbol(target.id, "local_array", target)
-        shape = self.constant_shape(given["shape"])
+        shape = self.constant_shape(given["shape"], form)
         space = "private" if form == "local" else "shared"
         return IRLocalArray(loc=self.loc(node), name=symbol, shape=shape, element=element, space=space)
 
-    def constant_shape(self, node: ast.expr) -> tuple[int, ...]:
+    def constant_shape(self, node: ast.expr, form: str) -> tuple[int, ...]:
         extents: list[int] = []
         captured = self.captured(node)
         if captured is not None and isinstance(captured.value, tuple):
-            return self.captured_shape(captured.spelling, captured.value, node)
+            return self.captured_shape(captured.spelling, captured.value, node, form)
         for item in node.elts if isinstance(node, ast.Tuple) else [node]:
             extent = constant_value(self.expr(item))
             if extent is None:
                 self.unsupported(
-                    "the shape of a local array must be constant",
+                    f"the shape of a {form} array must be constant",
                     item,
                     "use literals and captured integers; array shapes change from call to call",
                 )
             extents.append(extent)
-        return self.positive_shape(extents, node)
+        return self.positive_shape(extents, node, form)
 
-    def captured_shape(self, spelling: str, value: tuple[Any, ...], node: ast.expr) -> tuple[int, ...]:
+    def captured_shape(self, spelling: str, value: tuple[Any, ...], node: ast.expr, form: str) -> tuple[int, ...]:
         if not all(isinstance(extent, int) for extent in value):
             self.fail(TypeError, f"`{spelling}` is not a tuple of integers", node)
-        return self.positive_shape([int(extent) for extent in value], node)
+        return self.positive_shape([int(extent) for extent in value], node, form)
 
-    def positive_shape(self, extents: list[int], node: ast.expr) -> tuple[int, ...]:
+    def positive_shape(self, extents: list[int], node: ast.expr, form: str) -> tuple[int, ...]:
         if not extents or any(extent <= 0 for extent in extents):
-            self.fail(ValueError, "the extents of a local array must be positive", node)
+            self.fail(ValueError, f"the extents of a {form} array must be positive", node)
         return tuple(extents)
 
     # ------------------------------------------------------------------------------------------ calls for an effect

@@ -105,6 +105,14 @@ def _written(expr: IRExpr) -> IRExpr:
     return expr.operand if isinstance(expr, IRCast) and not expr.explicit else expr
 
 
+def _hint(node: IRBinOp, right: Number) -> str:
+    """What to write instead."""
+    assert node.dtype is not None
+    if node.op == "<<" and node.dtype.bits <= right < 64:
+        return "cast what is shifted to a wider type, `tack.i64(...)`, guard it with an if, or change the constant"
+    return "guard it with an if, or change the constant"
+
+
 def _broken(node: IRBinOp, left: Number | None, right: Number) -> tuple[type[Exception], str] | None:
     """The caller constraint that `node` breaks, given its operands' values as written: error and message."""
     dtype = node.dtype
@@ -207,7 +215,7 @@ class _Checker:
         value = constant_value(right, self.known)
         problem = None if value is None else _broken(node, constant_value(node.left, self.known), value)
         if problem is not None:
-            self.refuse(*problem, right.loc, "guard it with an if, or change the constant")
+            self.refuse(*problem, right.loc, _hint(node, value))
 
     def refuse(self, kind: type[Exception], message: str, loc: Loc, hint: str) -> None:
         fail(kind, message, loc, hint=hint, chain=self.chain)

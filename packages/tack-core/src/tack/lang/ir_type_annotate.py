@@ -440,10 +440,11 @@ class Annotator(VectorTyper):
         """Rule GRP-8: f32 only."""
         value = self._annotate_expr(expr.value)
         if value.dtype is not f32:
-            name, given = f"block_{expr.op}", _dtype(value).name
-            self._fail(
-                TypeError, f"{name}() takes f32, and this is {given}", expr.value.loc, f"cast it: {name}(tack.f32(x))"
-            )
+            name = f"block_{expr.op}"
+            given, hint = _dtype(value).name, f"cast it: {name}(tack.f32(x))"
+            if shape_of(value.dtype):
+                given, hint = describe(value), f"give it one component at a time: {name}(v.x)"
+            self._fail(TypeError, f"{name}() takes f32, and this is {given}", expr.value.loc, hint)
         return IRBlockReduce(loc=expr.loc, op=expr.op, value=value, dtype=f32)
 
 

@@ -230,7 +230,9 @@ class VectorTyper(StatementTyper):
         """Refuse a value of another shape than `dtype`."""
         assert value.dtype is not None
         if shape_of(value.dtype) != shape_of(dtype):
-            self._fail(TypeError, f"{what} is {dtype.name}, and this is {value.dtype.name}", value.loc)
+            fills = isinstance(dtype, VecType) and not shape_of(value.dtype)
+            hint = f"write tack.{dtype.name}(...), which takes one number for all components" if fills else None
+            self._fail(TypeError, f"{what} is {dtype.name}, and this is {value.dtype.name}", value.loc, hint)
 
     def _type_of(self, name: str, loc: Loc) -> DType:
         dtype = self.types.get(name)

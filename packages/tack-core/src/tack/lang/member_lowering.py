@@ -23,6 +23,8 @@ from tack.lang.records import field, record
 from tack.lang.source import FunctionSource
 from tack.lang.texture import Texture3D
 
+_OF_TEXTURES = "kernels sample a texture, `tex.sample(u, v, w)`; pass its extents as arguments"
+
 
 @record(eq=False)
 class InstanceRef:
@@ -176,9 +178,12 @@ class MemberLowering(Context):
             held = [n for ref in self.nodes for n in getattr(ref.obj, "__dict__", ())] + dir(cls)
             similar = difflib.get_close_matches(name, held, n=1)
             hint = f"did you mean `{similar[0]}`?" if similar else "assign it in `__init__`, before the call"
+            if issubclass(cls, Texture3D):
+                hint = _OF_TEXTURES
             self.fail(NameError, f"`{spelled}`: {cls.__name__} has no `{name}`", node, hint)
         if isinstance(value, property):
             hint = "a kernel runs no host code: keep the value in an attribute of the instance"
+            hint = _OF_TEXTURES if issubclass(cls, Texture3D) else hint
             self.unsupported(f"`{spelled}` is a property, which is not supported", node, hint)
         if inspect.ismethod(value):
             self.unsupported(f"`{spelled}` is a class method, which is not supported", node, "make it a static method")

@@ -102,9 +102,12 @@ class Binder:
         return array
 
     def argument_error(self, kind: type[Exception], i: int, given: str, accepted: str) -> Exception:
-        return self._error(
-            kind, f"parameter `{self.names[i]}` was given {given}", self.names[i], f"it takes {accepted}"
-        )
+        name = self.names[i].removesuffix("._texels")
+        return self._error(kind, f"parameter `{name}` was given {given}", name, f"it takes {accepted}")
+
+    def is_texture(self, i: int) -> bool:
+        """Whether a parameter is the snapshot of a texture."""
+        return self.names[i].endswith("._texels")
 
     def _error(
         self, kind: type[Exception], text: str, parameter: str | None = None, hint: str | None = None

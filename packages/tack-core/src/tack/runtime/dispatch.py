@@ -277,8 +277,9 @@ class BoundCall:
                 if device is None:
                     device = arg.device
                 elif arg.device != device:
+                    what = "a texture" if binder.is_texture(i) else "an array"
                     raise binder.argument_error(
-                        ValueError, i, f"an array on device {arg.device.name}", f"one on {device.name}, as the others"
+                        ValueError, i, f"{what} on device {arg.device.name}", f"one on {device.name}, as the others"
                     )
         return device or current_device()
 
