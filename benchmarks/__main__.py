@@ -27,7 +27,7 @@ WORKLOADS = (
     "black_scholes",
     "tiled_matmul",
 )
-OTHERS = ("call_cost", "first_call")
+OTHERS = ("lanes", "call_cost", "first_call")
 BAR_OF_C, LONGEST = 30, 60  # characters
 
 
@@ -139,6 +139,8 @@ def main() -> None:
         if workloads:
             for text in throughput(workloads, gcc, thread_counts, given.quick, 0.1 if given.quick else given.seconds):
                 print(text, flush=True)
+        if "lanes" in names:
+            importlib.import_module("benchmarks.lanes").report(gcc, given.quick)
         if "call_cost" in names:
             importlib.import_module("benchmarks.call_cost").report(gcc, given.quick)
         if "first_call" in names:

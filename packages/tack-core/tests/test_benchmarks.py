@@ -129,6 +129,14 @@ def test_the_command(benchmarks):
     assert re.search(r"^\| cold first call", answer.stdout, re.MULTILINE)
 
 
+def test_lanes_agree_with_c(benchmarks, gcc):
+    """Every kernel of the lane benchmark: chosen and scalar code, and C, leave the same bits."""
+    lanes = importlib.import_module("benchmarks.lanes")
+    rows = lanes.measure(gcc, quick=True)
+    assert len(rows) == len(importlib.import_module("benchmarks.lane_kernels").KERNELS)
+    assert all(row.timings["Tack"].samples for row in rows)
+
+
 def test_an_unknown_name_is_refused(benchmarks):
     answer = subprocess.run([sys.executable, "-m", "benchmarks", "sapxy"], cwd=ROOT, capture_output=True, text=True)
     assert answer.returncode == 2

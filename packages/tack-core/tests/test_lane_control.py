@@ -19,6 +19,7 @@ from lane_rig import Compiled, same_bits, typed_ir
 from tack.codegen.lane_cost import PLAIN, vector_unit
 from tack.codegen.llvm_gen import LLVMCodeGen
 from tack.runtime.backend import VariantOptions
+from tack.runtime.cpu_pool import pool
 
 WIDTHS = (4, 8, 16, 32, 64)
 CUTS = (0.13, 0.37, 0.38, 0.91)
@@ -452,3 +453,38 @@ def two_loops(x, out):
 
 def test_several_loops() -> None:
     check(two_loops, ints(0, 100), zeros())
+
+
+@tack.kernel
+def escape(h, w, lim, out):
+    for i, j in tack.ndrange(h, w):
+        cx = tack.f32(j) * (3.0 / tack.f32(w)) - 2.0
+        cy = tack.f32(i) * (2.5 / tack.f32(h)) - 1.25
+        x = tack.f32(0.0)
+        y = tack.f32(0.0)
+        k = 0
+        while k < lim and x * x + y * y <= 4.0:
+            t = x * x - y * y + cx
+            y = 2.0 * x * y + cy
+            x = t
+            k += 1
+        out[i, j] = k
+
+
+def test_threads_do_not_matter() -> None:
+    """The pool cuts a loop wherever it likes; an ordinary call has lanes here, and the bits of NumPy's float32."""
+    h, w, lim = 67, 93, 60
+    assert Compiled(typed_ir(escape, h, w, lim, zeros((h, w))), None).plans, "control: lanes are chosen"
+    f = np.float32
+    cx = np.arange(w).astype(f) * (f(3.0) / f(w)) - f(2.0)
+    cy = (np.arange(h).astype(f) * (f(2.5) / f(h)) - f(1.25))[:, None]
+    x, y, want = np.zeros((h, w), f), np.zeros((h, w), f), zeros((h, w))
+    for _ in range(lim):
+        on = x * x + y * y <= f(4.0)
+        x, y = np.where(on, x * x - y * y + cx, x), np.where(on, f(2.0) * x * y + cy, y)
+        want += on
+    for threads in (1, 2, 3, 7):
+        out = zeros((h, w))
+        with pool().set_threads(threads):
+            escape(h, w, lim, out)
+        assert np.array_equal(out, want), threads
