@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from rigs.text_compilers import static_arrays
 from tack.codegen import launch_plan as plans
 from tack.codegen.c_family import CFamilyCodeGen, CFamilyOptions
 from tack.codegen.cuda_gen import CUDACodeGen
@@ -159,7 +160,7 @@ def build(dialect: str, text: str, plan: LaunchPlan) -> ctypes.CDLL:
     """Compile generated text into a library, or find it among those of this process."""
     kernels = [*plan.loops, *([plan.result] if plan.result else [])]
     exports = "".join(f"RIG_EXPORT({k.name}, {_count(k, plan.packed)})\n" for k in kernels)
-    source = f'#include "{_SHIM[dialect]}"\n#line 1 "generated"\n{text}\n#line 1 "rig"\n{exports}'
+    source = f'#include "{_SHIM[dialect]}"\n#line 1 "generated"\n{static_arrays(text)}\n#line 1 "rig"\n{exports}'
     flags = [*_FLAGS, f"-I{SHIMS}"]
     if dialect == "metal":
         flags.append(f"-I{SHIMS / 'metal'}")

@@ -10,6 +10,7 @@ import base64
 import ctypes
 import functools
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -175,13 +176,21 @@ def validate_spirv(spirv: bytes) -> None:
 # --------------------------------------------------------------------------------------------------------------- clang
 
 
+_SHARED_ARRAY = re.compile(r"^( +)(?=(?:__local|threadgroup) [^*\n]*\[\d+\];$)", re.MULTILINE)
+
+
+def static_arrays(text: str) -> str:
+    """For compilers of C++: ``static`` before each shared array, not before pointers, which have the same qualifiers."""
+    return _SHARED_ARRAY.sub(r"\1static ", text)
+
+
 def compile_metal(text: str) -> str:
     """LLVM IR of Metal's language by clang, through a stand-in for its library with checked address spaces."""
     folder = str(HERE / "metal_spaces")
     # A user's program may compare a value with itself.
     quiet = ["-Wno-unknown-attributes", "-Wno-ignored-attributes", "-Wno-tautological-compare"]
     flags = ["-x", "c++", "-std=c++14", f"-I{folder}", *quiet]
-    return _run([CLANG, *flags, "-nostdinc", "-Werror", "-S", "-emit-llvm", "-O1", "-o", "-", "-"], text)
+    return _run([CLANG, *flags, "-nostdinc", "-Werror", "-S", "-emit-llvm", "-O1", "-o", "-", "-"], static_arrays(text))
 
 
 def compile_hip_clang(text: str, architecture: str) -> str:

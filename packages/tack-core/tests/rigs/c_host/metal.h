@@ -36,5 +36,5 @@ typedef rig_id uint3;
 #define device
 #define constant const
 #define thread
-#define threadgroup static
+#define threadgroup
 #define kernel extern "C"

@@ -9,7 +9,7 @@ typedef unsigned long ulong;
 #define __global
 #define __private
 #define __constant const
-#define __local static
+#define __local
 #define restrict __restrict
 #define get_group_id(axis) ((size_t)rig_group.x)
 #define get_local_id(axis) ((size_t)rig_lane.x)
