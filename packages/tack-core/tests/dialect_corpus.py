@@ -68,6 +68,29 @@ for j in range(n, 0 - n, 3):
         wide += m
 out[i] += wide
 """
+WORKGROUPS = """
+box = tack.shared((2, 256), tack.T)
+lane = tack.thread_id()
+kept = cells[i]
+box[0, lane] = kept
+box[1, lane] = 1
+tack.barrier()
+for r in range(n):
+    if r == 2:
+        break
+    old = tack.atomic_add(box, 1, 3)
+    tack.atomic_max(box, (1, r), kept)
+    tack.atomic_cas(box, 2, old, kept)
+    tack.barrier()
+cells[i] = far(box, 255 - lane) + kept
+least = tack.block_min(tack.f32(kept)) + tack.block_sum(1.0)
+cells[i] += tack.block_max(least) + i // 256
+"""
+FAR = """
+@tack.func
+def far(values, k):
+    return values[0, k] + values[1, tack.thread_id()]
+"""
 Entry = tuple[Any, tuple[ValueType, ...]]
 
 
@@ -118,6 +141,16 @@ def atomics(names: tuple[str, ...]) -> Entry:
     return make(", ".join(params), *loops), tuple(types)
 
 
+def workgroups(names: tuple[str, ...]) -> Entry:
+    """A loop for each type: shared memory, atomics on it, a device function of it, block reductions."""
+    loops = []
+    for t in names:  # a local has one type in a kernel
+        body = re.sub(r"\b(box|kept|old|cells)\b", rf"\g<0>{t}", WORKGROUPS).replace("tack.T", f"tack.{t}")
+        loops.append((f"i in range(cells{t}.size)", body))
+    params = [f"cells{t}" for t in names]
+    return make(", ".join([*params, "n"]), *loops, before=FAR), (*map(array, names), BY_NAME["i32"])
+
+
 def names() -> Entry:
     """Identifiers that mean something to a target, or that C lacks (rule SRC-8)."""
     text = "half = float4 + i\nZ = half + é\n__kernel = Z + gl_Position\nout[i] = __kernel + as_type\n"
@@ -137,4 +170,5 @@ def corpus(float_types: tuple[str, ...], atomic_types: tuple[str, ...]) -> Itera
     yield from ((f"floats_{name}", floats(name)) for name in float_types)
     yield "control", control()
     yield "atomics", atomics(atomic_types)
+    yield "workgroups", workgroups(atomic_types)
     yield "names", names()

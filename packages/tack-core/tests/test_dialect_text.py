@@ -26,7 +26,7 @@ from tack.codegen.opencl_gen import OpenCLOptions
 from tack.codegen.reductions import array_reduction_source
 from tack.lang.types import f32, f64, i64
 
-ENTRIES = ("integers", "floats_f32", "floats_f64", "control", "atomics", "names", "differential")
+ENTRIES = ("integers", "floats_f32", "floats_f64", "control", "atomics", "workgroups", "names", "differential")
 REDUCTIONS = ("reduce_sum", "reduce_min", "reduce_max")
 
 

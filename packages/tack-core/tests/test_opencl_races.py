@@ -28,6 +28,7 @@ CHECKED = {
     "test_evaluation_order": "opencl",
     "test_parallel_loops": "opencl",
     "test_cases": "opencl and atomic",
+    "test_workgroups": "opencl and (rotate or shared_memory or ndrange or by_reference or uniform_control or functions)",
     "test_opencl_backend": "opencl and (atomics or reduces or pieces or loops or views)",
 }
 
@@ -75,12 +76,22 @@ def beyond_the_end(a):
         a[i + 1] = 1
 
 
+@tack.kernel(group=32)
+def no_barrier(a):
+    for i in range(a.shape[0]):
+        box = tack.shared(32, tack.i32)
+        t = tack.thread_id()
+        box[t] = i
+        a[i] = box[31 - t]
+
+
 @pytest.mark.parametrize(
     ("kernel", "report"),
     [
         ("all_write_one_cell", "Write-write data race"),
         ("read_a_neighbour", "Read-write data race"),
         ("beyond_the_end", "Invalid write"),
+        ("no_barrier", "Read-write data race"),
     ],
 )
 def test_what_is_wrong_is_reported(kernel: str, report: str, tmp_path: Path) -> None:
