@@ -88,7 +88,8 @@ def test_atomics_on_shared_arrays(dialect: str) -> None:
         body = (
             f"box{t} = tack.shared(3, tack.{t})\nlane = tack.thread_id()\nif lane < 3:\n    box{t}[lane] = 7\n"
             f"tack.barrier()\ntack.atomic_add(box{t}, 0, i + 1)\ntack.atomic_max(box{t}, 1, i)\n"
-            f"tack.atomic_exchange(box{t}, 2, 5)\ntack.barrier()\nif lane < 3:\n    o{t}[i // 256 * 3 + lane] = box{t}[lane]"
+            f"tack.atomic_exchange(box{t}, 2, 5)\ntack.barrier()\n"
+            f"if lane < 3:\n    o{t}[i // 256 * 3 + lane] = box{t}[lane]"
         )
         loops.append(("i in range(300)", body))
     given = [zeros(6, t) for t in names]

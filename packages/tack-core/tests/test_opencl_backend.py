@@ -21,9 +21,11 @@ import numpy as np
 import pytest
 
 import tack
+from rigs.host_run import type_for
 from tack.lang.types import f32
 from tack.runtime import device as device_module
 from tack.runtime import reductions
+from tack.runtime.workgroup_limits import check_workgroups
 
 cl = pytest.importorskip("pyopencl", reason="pyopencl is not installed")
 opencl_launch = pytest.importorskip("tack.runtime.opencl_launch")
@@ -226,6 +228,48 @@ def test_long_loops_are_launched_in_pieces(opencl, monkeypatch, piece):
     assert out.numpy().tolist() == [i * 1000 + j for i in range(3, 43) for j in range(-2, 50)]
     x = tack.asarray(np.arange(3001, dtype=np.float32))
     assert x.sum() == 3000 * 3001 / 2 and x.max() == 3000.0
+
+
+@tack.kernel(group=128)
+def sums_of_workgroups(a, out):
+    box = tack.shared(128, tack.i32)
+    for i in range(out.shape[0]):
+        box[tack.thread_id()] = a[i]
+        tack.barrier()
+        out[i] = box[0] + i // 128 * 1000 + tack.i32(tack.block_sum(1.0))
+
+
+@pytest.mark.parametrize("piece", [256, 512])
+def test_pieces_are_of_whole_workgroups(opencl, monkeypatch, piece):
+    """GRP-1, GRP-7: the number of a workgroup goes on from piece to piece."""
+    monkeypatch.setattr(opencl_launch, "PIECE", piece)
+    n = 1000
+    a, out = tack.asarray(np.arange(n, dtype=np.int32)), tack.zeros(n, tack.i32)
+    sums_of_workgroups(a, out)
+    lanes = [min(128, n - w * 128) for w in range(8)]
+    assert out.numpy().tolist() == [i // 128 * 1128 + lanes[i // 128] for i in range(n)]
+
+
+def test_workgroups_beyond_the_device_are_refused_with_their_place(opencl):
+    """Lanes, and bytes of shared memory with the cells of a reduction: as many as there are do run."""
+    extent, bytes_needed = opencl.backend.device.local_mem_size // 8 + 1, 2 * 128 * 4
+    typed = type_for(sums_of_workgroups, (np.zeros(1, np.int32), np.zeros(1, np.int32)))
+    check_workgroups(typed, "tiny", 128, bytes_needed)
+    with pytest.raises(ValueError, match=r"device tiny runs at most 64 lanes .* has 128(.|\n)*group=64"):
+        check_workgroups(typed, "tiny", 64, bytes_needed)
+    with pytest.raises(ValueError, match=f"has {bytes_needed - 1} bytes of shared memory .* needs {bytes_needed}"):
+        check_workgroups(typed, "tiny", 128, bytes_needed - 1)
+
+    @tack.kernel
+    def too_much(a):
+        box = tack.shared(extent, tack.i64)
+        for i in range(a.shape[0]):
+            box[tack.thread_id()] = i
+            tack.barrier()
+            a[i] = box[0]
+
+    with pytest.raises(ValueError, match=r"bytes of shared memory a workgroup(.|\n)*for i in range"):
+        too_much(tack.zeros(1, tack.i32))
 
 
 # --- Memory (MEM-*) ---

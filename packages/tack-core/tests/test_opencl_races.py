@@ -1,5 +1,5 @@
 """Kernels under oclgrind, which runs OpenCL C instruction by instruction and reports races, accesses outside a buffer
-and barriers that not all threads reach. Rules ATOM-*, MEM-3, PAR-3, LOOP-*.
+and barriers that not all threads reach. Rules ATOM-*, MEM-3, PAR-3, LOOP-*, GRP-4.
 
 Whole test modules run there as a device of their own: each of their assertions holds, and the simulator has nothing to
 say. Its exit status is always 0, so its log is read.
@@ -28,7 +28,7 @@ CHECKED = {
     "test_evaluation_order": "opencl",
     "test_parallel_loops": "opencl",
     "test_cases": "opencl and atomic",
-    "test_workgroups": "opencl and (rotate or shared_memory or ndrange or by_reference or uniform_control or functions)",
+    "test_workgroups": "opencl and (shared_memory or ndrange or by_reference or uniform_control or functions)",
     "test_opencl_backend": "opencl and (atomics or reduces or pieces or loops or views)",
 }
 
