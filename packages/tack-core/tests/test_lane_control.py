@@ -488,3 +488,49 @@ def test_threads_do_not_matter() -> None:
         with pool().set_threads(threads):
             escape(h, w, lim, out)
         assert np.array_equal(out, want), threads
+
+
+@tack.kernel
+def masks_in_branches(n, x, out):
+    for i in range(x.shape[0]):
+        v = x[i]
+        large = v > 3
+        if n > 3:  # the same for all lanes: what is made in here is not there where it is not taken
+            if large or v < -5:
+                v = v * 2
+                out[i] = v
+        if large:
+            for k in range(3):
+                v += k * x[i]
+                if v % 5 == 0:
+                    break
+                v ^= 3
+        out[i] += v
+
+
+@tack.func
+def returns_early(v, n):
+    if n > 3:
+        if v % 3 == 0:
+            return v * 2
+        v = v + 5
+    if v % 5 == 1:
+        return v - 7
+    return v ^ 1
+
+
+@tack.kernel
+def calls_in_branches(n, x, out):
+    for i in range(x.shape[0]):
+        v = x[i]
+        if n > 2:
+            v = returns_early(v, n) + 1
+        w = returns_early(v + 1, n - 1)
+        out[i] = v * 3 + returns_early(w, n + 3)
+
+
+@pytest.mark.parametrize("n", (2, 5))
+@pytest.mark.parametrize("kernel", (masks_in_branches, calls_in_branches), ids=lambda k: k.__name__)
+def test_masks_that_branches_and_other_blocks_share(kernel, n):
+    """EVAL-9, FUNC-6: a mask is put into the form that is kept where it is needed, in blocks of either width."""
+    check(kernel, n, ints(-20, 60), zeros())

@@ -37,7 +37,7 @@ class StatementEmitter(ControlEmitter):
     def _begin_function(self, function: ir.IRFunction) -> None:
         """A fresh function text, with a slot for each scalar symbol and a place for each table."""
         self.function, self.f, self.slots, self.arrays, self.regions = function, FunctionText(), {}, {}, []
-        self._wide = {}
+        self._wide, self._widened = {}, {}
         for symbol in function.symbols.values():
             if symbol.dtype is not None:
                 slot = self.f.slot(llvm_type(symbol.dtype), f"%v.{mangle(symbol.name)}")

@@ -31,8 +31,9 @@ class VectorEmitter:
         Whether at least one lane is on, for certain.
     mask_bits
         The width of an element of a mask where it is kept: 1 where the processor has masks, else that of the numbers
-        it is for, all ones or zero. Conditions are vectors of i1 in any case, and `_wide` has them by name in the form
-        that is kept: computing on vectors of i1 themselves would pack and unpack them all the time.
+        it is for, all ones or zero. Conditions are vectors of i1 in any case: computing on those themselves would pack
+        and unpack them all the time. By name, `_wide` has those that were made of the form that is kept, in that form;
+        `_widened` has the others, for the block of code that needed them so.
     lane
         The lane that scalar code runs for, inside a block; "" if there is none.
     """
@@ -48,6 +49,7 @@ class VectorEmitter:
         self.lane = ""
         self.mask_bits = 1
         self._wide: dict[str, str] = {}
+        self._widened: dict[tuple[str, str, str], str] = {}
 
     # -- text
 
@@ -125,9 +127,12 @@ class VectorEmitter:
         """A mask in the form that is kept in slots."""
         if self.mask_bits == 1:
             return mask
-        if mask not in self._wide:
-            self._wide[mask] = self.f.emit(f"sext {self._mask_type} {mask} to {self._kept_type}")
-        return self._wide[mask]
+        if mask in self._wide:
+            return self._wide[mask]
+        made = self.f.block, self._kept_type, mask
+        if made not in self._widened:  # in another block it would be used where this one may not have run
+            self._widened[made] = self.f.emit(f"sext {self._mask_type} {mask} to {self._kept_type}")
+        return self._widened[made]
 
     def _from_kept(self, kept: str) -> str:
         if self.mask_bits == 1:
