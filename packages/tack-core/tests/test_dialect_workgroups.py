@@ -40,13 +40,10 @@ def out(n: int = 13) -> Any:
 
 
 PROGRAMS: list[tuple[Any, ...]] = [
-    (rules.through_global, rules.ints(13), out(), 13),
     (rules.flat_lanes, np.zeros((3, 7), np.int32), np.zeros((3, 7), np.int32), 3, 7),
     (rules.keep_locals, rules.ints(13), rules.zeros(13, np.int64), 13, 2),
-    (rules.keep_arrays, rules.ints(13), out(), 13),
     (rules.pass_arrays, rules.ints(16), out(16), 16),
     (rules.uniform_control, rules.ints(13), out(), 13, 7, 5),
-    (rules.skip_in_loop, rules.ints(13), out(), 13, 7),
     (rules.block_control, rules.ints(13), out(), 13),
     (rules.in_functions, rules.ints(16), out(16), 16),
     (rules.several_loops, rules.ints(16), out(16), out(16), 16),

@@ -180,7 +180,7 @@ _SHARED_ARRAY = re.compile(r"^( +)(?=(?:__local|threadgroup) [^*\n]*\[\d+\];$)",
 
 
 def static_arrays(text: str) -> str:
-    """For compilers of C++: ``static`` before each shared array, not before pointers, which have the same qualifiers."""
+    """For compilers of C++: ``static`` before each shared array, not before pointers, whose qualifiers are the same."""
     return _SHARED_ARRAY.sub(r"\1static ", text)
 
 
