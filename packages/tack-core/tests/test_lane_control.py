@@ -107,6 +107,52 @@ def test_bare_jumps() -> None:
 
 
 @tack.kernel
+def loops_in_branches(n, x, out):
+    for i in range(len(x)):
+        if n > 0:
+            j = 0
+            while j < i % 3:
+                j += 1
+            out[i] += j
+        k = 0
+        while k < i % 5:
+            k += 1
+        if x[i] > 4:
+            if n > 1:
+                while k < x[i]:
+                    k += 2
+            for m in range(x[i] % 4):
+                k += m
+            if n > 2:
+                out[i] += k if x[i] > 7 else -k
+        while k < 9:
+            k += 3
+        out[i] += k
+
+
+def python_loops_in_branches(n, x):
+    """The same in Python, which is the oracle."""
+    for i, value in enumerate(x):
+        total, k = i % 3 if n > 0 else 0, i % 5
+        if value > 4:
+            while n > 1 and k < value:
+                k += 2
+            k += sum(range(value % 4))
+            if n > 2:
+                total += k if value > 7 else -k
+        while k < 9:
+            k += 3
+        yield total + k
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_masks_first_met_inside_a_branch(n) -> None:
+    """A mask, that of all lanes too, is met first in a block that does not lead to its later uses."""
+    x = ints(0, 12)
+    assert check(loops_in_branches, n, x, zeros())[-1].tolist() == list(python_loops_in_branches(n, x.tolist()))
+
+
+@tack.kernel
 def guarded(n, x, y, out):
     for i in range(n):
         r = -1
