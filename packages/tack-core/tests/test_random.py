@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tack
+from kernel_text import run_text
 
 R = tack.random
 
@@ -267,3 +268,14 @@ class TestStatistics:
         assert self.chi_square(biased, 100) > 99 + 6 * math.sqrt(200)
         with pytest.raises(AssertionError):
             self.uncorrelated(np.sort(R.uniform(1, np.arange(self.COUNT))))
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["uniform(x[i], 1)", "uniform(1, x[i])", "normal(1, 2, x[i])", "randint(x[i], 9, 1, i)", "randint(0, 6.5, 1, i)"],
+)
+def test_kernels_refuse_floats_as_the_host_does(device, call):
+    """RAND-5: 0.2 and 0.7 would be one stream."""
+    text = f"@tack.kernel\ndef k(x, out):\n    for i in range(1):\n        out[i] = tack.random.{call}\n"
+    with pytest.raises(TypeError, match=r"takes integers, and this operand is f32(?s:.*)in kernel `k`"):
+        run_text(text)["k"](tack.zeros(1), tack.zeros(1))

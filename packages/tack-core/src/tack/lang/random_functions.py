@@ -75,7 +75,7 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
 @_mirrored(host.block)
 def _block(kind: Any, attempt: Any, seed: Any, stream: Any, draw: Any) -> Any:
     """The four words of one draw."""
-    n, i, k = u64(draw), u64(stream), u64(seed)
+    n, i, k = u64(draw & draw), u64(stream & stream), u64(seed & seed)  # `&` refuses floats, which a cast would cut
     c1 = u32(n >> 32) & u32(0xFFFFF) | u32(kind) << 20 | u32(attempt) << 24
     a, b, c, d = philox(n, c1, i, i >> 32, k, k >> 32)
     return a, b, c, d
@@ -154,7 +154,7 @@ def randint(lo: Any, hi: Any, seed: Any, stream: Any, draw: Any = 0) -> Any:
     -------
     i64, the same on every device and on the host.
     """
-    span = u64(i64(hi)) - u64(i64(lo))
+    span = u64(i64(hi & hi)) - u64(i64(lo & lo))  # `&` refuses floats
     top = span - u64(1)
     shift = clz(top | u64(1))
     # Whole bits beyond the span are dropped, and what is then still too large is drawn again.
