@@ -213,7 +213,9 @@ class _Checker:
     def operands(self, node: IRBinOp) -> None:
         right = _written(node.right)
         value = constant_value(right, self.known)
-        problem = None if value is None else _broken(node, constant_value(node.left, self.known), value)
+        if value is None:
+            return
+        problem = _broken(node, constant_value(node.left, self.known), value)
         if problem is not None:
             self.refuse(*problem, right.loc, _hint(node, value))
 
