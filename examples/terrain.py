@@ -238,8 +238,10 @@ def draw(z, slope, shade, counts, segments, path: Path) -> None:
     axes.add_collection(LineCollection(lines, colors="black", linewidths=0.35, alpha=0.55), autolim=False)
     axes.set(title=f"Jacksboro fault: hillshade and contour lines every {INTERVAL:.0f} m", xticks=[], yticks=[])
     axes.margins(0)
-    axes.add_patch(pyplot.Rectangle((0.62, 0), 0.38, 0.3, transform=axes.transAxes, color="white", alpha=0.8))
-    inset = axes.inset_axes((0.69, 0.08, 0.29, 0.2))
+    axes.add_patch(
+        pyplot.Rectangle((0.62, 0), 0.38, 0.3, transform=axes.transAxes, color="white", alpha=0.85, zorder=3)
+    )
+    inset = axes.inset_axes((0.69, 0.08, 0.29, 0.2), zorder=4)
     inset.bar(np.arange(BINS) + 0.5, counts / counts.sum() * 100, width=1.0, color="#40606e")
     inset.set(xlabel="slope (degrees)", ylabel="% of the area", xlim=(0, 45))
     inset.set_facecolor("none")
