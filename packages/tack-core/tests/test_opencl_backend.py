@@ -25,6 +25,7 @@ from rigs.host_run import type_for
 from tack.lang.types import f32
 from tack.runtime import device as device_module
 from tack.runtime import reductions
+from tack.runtime.launch_arguments import decode_word
 from tack.runtime.workgroup_limits import check_workgroups
 
 cl = pytest.importorskip("pyopencl", reason="pyopencl is not installed")
@@ -458,7 +459,7 @@ def test_a_launch_that_the_device_refuses(opencl, monkeypatch):
 )
 def test_scalars_by_value(word, name, number):
     dtype = getattr(tack, name)
-    assert opencl_launch.decode(word, dtype) == number
+    assert decode_word(word, dtype) == number
     assert opencl_launch.pack(number, dtype) == np.array(number, dtype.numpy).tobytes()
 
 

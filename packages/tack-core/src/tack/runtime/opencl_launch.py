@@ -17,12 +17,8 @@ from tack.codegen.launch_plan import KernelParameter, KernelPlan, LaunchPlan
 from tack.lang.ir import IRKernel
 from tack.lang.records import record
 from tack.lang.types import ArrayType, DType, f32, f64
-from tack.runtime.backend import (
-    BLOCK_WORDS_PER_PARAM,
-    STATUS_BOUNDS_OVERFLOW,
-    STATUS_BOUNDS_ZERO_DIVISION,
-    STATUS_OK,
-)
+from tack.runtime.backend import STATUS_BOUNDS_OVERFLOW, STATUS_BOUNDS_ZERO_DIVISION, STATUS_OK
+from tack.runtime.launch_arguments import read_arguments, store_result
 from tack.runtime.launch_ranges import LoopSpace, compile_space
 from tack.runtime.opencl_memory import BufferTable
 
@@ -32,7 +28,6 @@ _RESULT_BYTES: Final = 8
 
 _pack_word = struct.Struct("<q").pack
 _pack_unsigned = struct.Struct("<Q").pack
-_unpack_double = struct.Struct("<d").unpack
 
 
 class Stream:
@@ -204,37 +199,15 @@ class OpenCLExecutable:
         self._result.enqueue(self._stream, call, None, 1, self._cell)
         found = np.zeros(1, self._result_dtype.numpy)
         cl.enqueue_copy(self._stream.queue, found, self._cell, is_blocking=True)
-        wide = found.astype("f8" if self._result_dtype.is_float else f"{self._result_dtype.kind}8")
-        word = block + ctypes.sizeof(ctypes.c_int64) * BLOCK_WORDS_PER_PARAM * len(self._types)
-        ctypes.c_int64.from_address(word).value = int(wide.view(np.int64)[0])
+        store_result(block, len(self._types), found)
 
     def _arguments(self, block: int) -> CallArguments:
-        words = (ctypes.c_int64 * (BLOCK_WORDS_PER_PARAM * len(self._types))).from_address(block)
-        buffers: list[Any] = []
-        shapes: list[tuple[int, ...]] = []
-        scalars: list[int | float] = []
-        for position, kind in enumerate(self._types):
-            first = words[BLOCK_WORDS_PER_PARAM * position]
-            if isinstance(kind, ArrayType):
-                extents = words[BLOCK_WORDS_PER_PARAM * position + 2]
-                shapes.append(tuple((ctypes.c_int64 * kind.ndim).from_address(extents)))
-                buffers.append(self._buffer(first))
-                scalars.append(0)
-            else:
-                assert isinstance(kind, DType)
-                shapes.append(())
-                buffers.append(None)
-                scalars.append(decode(first, kind))
-        return CallArguments(buffers, shapes, scalars)
+        found = read_arguments(block, self._types)
+        arrays = [isinstance(kind, ArrayType) for kind in self._types]
+        buffers = [self._buffer(x) if array else None for x, array in zip(found.addresses, arrays, strict=True)]
+        return CallArguments(buffers, found.shapes, found.scalars)
 
     def _buffer(self, address: int) -> cl.Buffer:
         buffer, offset = self._stream.buffers.find(address)
         assert offset == 0, "an array that starts inside its buffer"  # none does: the host makes no slices
         return buffer
-
-
-def decode(word: int, dtype: DType) -> int | float:
-    """The number in a word of the argument block."""
-    if dtype.is_float:
-        return float(_unpack_double(_pack_word(word))[0])
-    return word & (1 << dtype.bits) - 1 if not dtype.is_signed else word
