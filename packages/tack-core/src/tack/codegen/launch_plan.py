@@ -60,13 +60,15 @@ class RangePlan:
 
 @record(frozen=True)
 class KernelPlan:
-    """A generated kernel: its name, its parameters in order, the ranges of its loop (none for the result), and how many
-    iterations a workgroup it is compiled for."""
+    """A generated kernel: its name, its parameters in order, the ranges of its loop (none for the result), how many
+    threads a workgroup it is compiled for, and how many consecutive iterations a thread does: a launch of n iterations
+    has ``ceil(n / (group * each))`` workgroups. Pieces of a long loop start at multiples of ``group * each``."""
 
     name: str
     parameters: tuple[KernelParameter, ...]
     ranges: tuple[RangePlan, ...]
     group: int
+    each: int = 1
 
 
 @record(frozen=True)
