@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import FunctionType
 
 import pytest
@@ -42,6 +41,7 @@ from tack.lang.ir import (
 )
 from tack.lang.ir_type_annotate import annotate_types
 from tack.lang.ir_verify import verify_typed, verify_untyped
+from tack.lang.records import replace
 from tack.lang.types import ArrayType, f32, f64, i8, i32, i64, u8
 
 TABLE = (1, 2, 3)

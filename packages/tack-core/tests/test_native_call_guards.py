@@ -11,6 +11,7 @@ import pytest
 
 import tack
 from tack.codegen.call_table import MAX_DICTS
+from tack.lang.records import field_names
 from tack.runtime import dispatch, native_call
 from tack.runtime.dispatch import NATIVE_AFTER
 from typing_rig import module
@@ -178,7 +179,7 @@ def test_dicts_without_versions(monkeypatch):
 
     layout = native_call.find_layout()
     plain = call_table.Layout(
-        **{n: getattr(layout, n) for n in layout.__dataclass_fields__ if n != "dict_version"}, dict_version=None
+        **{n: getattr(layout, n) for n in field_names(layout) if n != "dict_version"}, dict_version=None
     )
     text = call_entry_source(plain, ">")
     code = NativeCode.of_object(compiler().compile_small(text), ("tack_entry",))

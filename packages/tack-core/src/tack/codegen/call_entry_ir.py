@@ -12,6 +12,7 @@ import struct
 
 from tack.codegen import call_table
 from tack.codegen.call_table import F32_LIMIT, MAX_PARAMS, ROW_HEADER, TABLE_HEADER, Layout
+from tack.lang.records import field_names
 
 _DECLARATIONS = """
 @tack_Array = external global i8
@@ -543,7 +544,7 @@ _CONSTANTS = (
 
 def call_entry_source(layout: Layout, foreign_order: str) -> str:
     """The text of the module that defines ``tack_entry``; `foreign_order` is NumPy's sign of the other byte order."""
-    values = {name: str(getattr(layout, name)) for name in layout.__dataclass_fields__}
+    values = {name: str(getattr(layout, name)) for name in field_names(layout)}
     # Without versions the words keep the -1 that no word of a dict is, and names are looked up at every call.
     values |= {"dict_version": str(layout.dict_version or 0), "KEPT": "0" if layout.dict_version is None else "%vn"}
     values |= {name: str(getattr(call_table, name)) for name in _CONSTANTS}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 from tack.codegen.c_dialect import Dialect
 from tack.codegen.cuda_gen import CUDA, CUDACodeGen
+from tack.lang.records import replace
 from tack.lang.types import DType, f32
 
 HIP = replace(CUDA, device="hip", noinline="__device__ __attribute__((noinline))")

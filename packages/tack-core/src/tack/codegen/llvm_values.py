@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from typing import Final
 
@@ -74,7 +73,11 @@ def literal(value: int | float, dtype: DType) -> str:
 def mangle(name: str) -> str:
     """Any symbol as an LLVM name, one to one. A long one ends in a hash, since LLVM cuts names."""
     text = "".join(c if c.isascii() and (c.isalnum() or c in "_.") else f"${ord(c):x}$" for c in name)
-    return text if len(text) <= 200 else f"{text[:150]}$.{hashlib.sha256(text.encode()).hexdigest()}"
+    if len(text) <= 200:
+        return text
+    import hashlib  # loads OpenSSL, which takes milliseconds
+
+    return f"{text[:150]}$.{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 @record

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from tack.lang.diagnostics import UnsupportedSyntaxError, fail
@@ -19,6 +18,7 @@ from tack.lang.ir import (
     IRUnary,
     IRVar,
 )
+from tack.lang.records import replace
 from tack.lang.types import DType, Scalar, i64
 
 _OPERATORS = ("+", "-", "*", "//", "%")

@@ -7,11 +7,10 @@ The original trees are left as they are.
 from __future__ import annotations
 
 import copy
-from dataclasses import fields
 from typing import Any
 
 from tack.lang import ir
-from tack.lang.records import field, record
+from tack.lang.records import field, field_names, record
 from tack.lang.types import DType
 
 
@@ -91,14 +90,14 @@ class _Inliner:
             values = self.copy(value.values, renamed, results)
             return IRLeave(loc=value.loc, values=values, names=list(results))
         twin = copy.copy(value)
-        for slot in fields(value):
-            held = getattr(value, slot.name)
-            if slot.name in _NAMES and isinstance(held, str):
-                setattr(twin, slot.name, renamed.get(held, held))
-            elif slot.name == "names":
-                setattr(twin, slot.name, [renamed.get(n, n) for n in held])
+        for name in field_names(value):
+            held = getattr(value, name)
+            if name in _NAMES and isinstance(held, str):
+                setattr(twin, name, renamed.get(held, held))
+            elif name == "names":
+                setattr(twin, name, [renamed.get(n, n) for n in held])
             elif isinstance(held, (list, ir.IRNode)):
-                setattr(twin, slot.name, self.copy(held, renamed, results))
+                setattr(twin, name, self.copy(held, renamed, results))
         return twin
 
     def _call(self, node: ir.IRCall, renamed: dict[str, str], results: tuple[str, ...]) -> IRInlined:

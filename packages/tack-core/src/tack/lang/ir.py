@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import Any
 
 from tack.lang.diagnostics import Loc
-from tack.lang.records import field, record
+from tack.lang.records import field, field_types, record
 from tack.lang.types import ArrayType, DType, ValueType
 
 # --------------------------------------------------------------------------------------------------- expressions
@@ -405,7 +404,8 @@ class IRTable:
 
 @record(eq=False, kw_only=True)
 class IRFunction:
-    """A device function: a template (untyped) or an instance for certain argument types (typed, `results` set)."""
+    """A device function: a template (untyped) or an instance for certain argument types (typed, `results` set).
+    `samples` marks `Texture3D.sample`, which devices with images do by other means."""
 
     name: str
     loc: Loc
@@ -414,6 +414,7 @@ class IRFunction:
     symbols: dict[str, Symbol]
     tables: dict[str, IRTable] = field(default_factory=dict)
     results: tuple[DType, ...] = ()
+    samples: bool = False
 
 
 @record(eq=False, kw_only=True)
@@ -433,7 +434,7 @@ class IRKernel(IRFunction):
 @functools.cache
 def child_fields(cls: type[Any]) -> tuple[str, ...]:
     """The fields of a class that may hold nodes, by the text of their annotations: compiling walks trees a lot."""
-    return tuple(f.name for f in fields(cls) if "IR" in str(f.type))
+    return tuple(name for name, kind in field_types(cls).items() if "IR" in str(kind))
 
 
 def children(node: IRNode | IRRange) -> Iterator[Any]:
@@ -456,3 +457,12 @@ def walk(root: IRNode | IRRange | list[Any]) -> Iterator[Any]:
         node = stack.pop()
         yield node
         stack.extend(reversed(list(children(node))))
+
+
+def may_use_workgroups(kernel: IRKernel) -> bool:
+    """Whether a kernel, or a function that it calls, has shared arrays or mentions the lanes of a workgroup."""
+    return any(
+        any(symbol.array_type is not None and symbol.array_type.space == "shared" for symbol in f.symbols.values())
+        or any(isinstance(node, (IRThreadId, IRBarrier, IRBlockReduce)) for node in walk(f.body))
+        for f in (kernel, *kernel.functions.values())
+    )

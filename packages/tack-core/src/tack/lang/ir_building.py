@@ -6,9 +6,7 @@ Trees never share nodes, so a pass that moves code copies it.
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from typing import Any
 
 from tack.lang import ir
@@ -17,11 +15,6 @@ from tack.lang.types import DType, i32, i64
 
 Replace = Callable[[Any], Any]
 """Given a node: what stands for it, already a fresh tree, or None to copy the node and look inside."""
-
-
-@functools.cache
-def _fields(cls: Any) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(cls) if "IR" in str(f.type))
 
 
 def rebuild(value: Any, replace: Replace) -> Any:
@@ -37,7 +30,7 @@ def rebuild(value: Any, replace: Replace) -> Any:
 def _inside(twin: Any, replace: Replace) -> Any:
     """`twin`, itself a fresh node, with its parts rebuilt."""
     cls: Any = type(twin)  # mypy finds no hash on a dataclass without eq
-    for name in _fields(cls):
+    for name in ir.child_fields(cls):
         setattr(twin, name, rebuild(getattr(twin, name), replace))
     return twin
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NoReturn
 
 from tack.lang.constant_checks import constant_value
@@ -52,7 +51,7 @@ from tack.lang.ir import (
     walk,
 )
 from tack.lang.ir_vector import IRComponentAssign, IRComponentStore
-from tack.lang.records import record
+from tack.lang.records import record, replace
 from tack.lang.type_inference import integer_type_for_values, join_types, promote_types
 from tack.lang.types import ArrayType, DType, ValueType, element_of, f32, f64, i64, number_type, shape_of, shaped
 from tack.lang.weak_literals import WeakLiterals, version_name
@@ -365,7 +364,7 @@ class StatementTyper(WeakLiterals):
         changes: dict[str, IRExpr | list[IRExpr]] = {name: self._host(part) for name, part in parts.items()}
         if hasattr(expr, "args"):
             changes["args"] = [self._host(arg) for arg in expr.args]
-        return replace(expr, **changes)  # type: ignore[arg-type]  # the fields of the node at hand
+        return replace(expr, **changes)
 
     # ------------------------------------------------------------------------------------------------ calls, results
 

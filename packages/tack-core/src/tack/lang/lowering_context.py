@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -184,7 +183,9 @@ class Context:
                 self.unsupported(
                     f"`{spelling}` is not in this version of Tack", node, "this version has scalars and arrays"
                 )
-            similar = difflib.get_close_matches(node.attr, dir(base.value), n=1)
+            from difflib import get_close_matches  # slow to load, and only errors need it
+
+            similar = get_close_matches(node.attr, dir(base.value), n=1)
             hint = f"did you mean `{base.spelling}.{similar[0]}`?" if similar else None
             self.fail(NameError, f"module `{base.spelling}` has no `{node.attr}`", node, hint)
         return Captured(spelling, value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
 import weakref
 from collections.abc import Mapping
@@ -176,7 +175,9 @@ class MemberLowering(Context):
         value = self.scope.class_attribute(cls, after, name)
         if value is MISSING:
             held = [n for ref in self.nodes for n in getattr(ref.obj, "__dict__", ())] + dir(cls)
-            similar = difflib.get_close_matches(name, held, n=1)
+            from difflib import get_close_matches  # slow to load, and only errors need it
+
+            similar = get_close_matches(name, held, n=1)
             hint = f"did you mean `{similar[0]}`?" if similar else "assign it in `__init__`, before the call"
             if issubclass(cls, Texture3D):
                 hint = _OF_TEXTURES

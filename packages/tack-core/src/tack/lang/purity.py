@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from tack.lang.ir import (
@@ -23,6 +22,7 @@ from tack.lang.ir import (
     IRVar,
     walk,
 )
+from tack.lang.records import field_names, replace
 
 Node = TypeVar("Node", bound=IRNode)
 _MOST_REPEATED = 8  # nodes of an index that is written out again rather than kept in a temporary
@@ -30,7 +30,7 @@ _MOST_REPEATED = 8  # nodes of an index that is written out again rather than ke
 
 def fresh(node: Node) -> Node:
     """A copy of an expression, for a second place: nodes are never shared."""
-    changes = {f.name: _copied(getattr(node, f.name)) for f in fields(node)}
+    changes = {name: _copied(getattr(node, name)) for name in field_names(node)}
     return replace(node, **changes)
 
 

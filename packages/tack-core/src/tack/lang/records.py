@@ -2,19 +2,22 @@
 
 `dataclasses.dataclass(slots=True)` writes and compiles the methods of a class when the class is made: 0.2 to 0.5 ms
 each, a third of a cold start. A `record` is declared in the same way and does the same, but its constructor is written
-when the first instance is made, and comparing, hashing and printing need no code of their own. `dataclasses.fields`
-and `dataclasses.replace` work on records.
+when the first instance is made, and comparing, hashing and printing need no code of their own. `field_names` and
+`replace` stand for `dataclasses.fields` and `dataclasses.replace`, which do not know records.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
+import types
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, field
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["field", "record"]
+__all__ = ["field", "field_names", "field_types", "record", "replace"]
+
+_T = TypeVar("_T")
 
 
 class _Shape:
@@ -46,56 +49,74 @@ class _Shape:
         return tuple(n for n, f in self.fields.items() if f.compare)
 
     def constructor(self, cls: type) -> Callable[..., None]:
-        """Write ``__init__`` for the fields, and compile it."""
+        """Make ``__init__`` for the fields."""
         scope: dict[str, Any] = {"_missing": MISSING}
-        head, keywords, body = ["self"], list[str](), list[str]()
-        for name, f in self.fields.items():
-            value, default = name, ""
-            if f.default is not MISSING:
-                scope[f"_default_{name}"], default = f.default, f"=_default_{name}"
-            elif f.default_factory is not MISSING:
-                scope[f"_make_{name}"], default = f.default_factory, "=_missing"
-                value = f"_make_{name}() if {name} is _missing else {name}" if f.init else f"_make_{name}()"
-            if f.init:
-                (keywords if name in self.keywords else head).append(name + default)
-            elif not default:
+        head, keywords, body = list[str](), list[str](), list[str]()
+        defaults, by_keyword = list[Any](), dict[str, Any]()
+        for at, (name, f) in enumerate(self.fields.items()):
+            value = f"_{at}"
+            optional = f.default is not MISSING or f.default_factory is not MISSING
+            if f.init and name in self.keywords:
+                keywords.append(value + "=None" * optional)
+                by_keyword |= {name: f.default} if optional else {}
+            elif f.init:
+                head.append(value + "=None" * optional)
+                defaults += [f.default] if optional else []
+            elif not optional:
                 continue  # for `__post_init__` to set
-            elif value == name:
-                value = f"_default_{name}"
+            if f.default_factory is not MISSING:
+                scope[f"make_{at}"] = f.default_factory
+                value = f"make_{at}() if _{at} is _missing else _{at}" if f.init else f"make_{at}()"
+            elif not f.init:
+                scope[f"default_{at}"], value = f.default, f"default_{at}"
             if self.frozen:
-                scope[f"_set_{name}"] = getattr(cls, name).__set__
-                body.append(f" _set_{name}(self, {value})")
-            else:
-                body.append(f" self.{name} = {value}")
-        if keywords:
-            head += ["*", *keywords]
+                scope[f"set_{at}"] = getattr(cls, name).__set__
+            body.append(f" set_{at}(self, {value})" if self.frozen else f" self._{at} = {value}")
         if hasattr(cls, "__post_init__"):
             body.append(" self.__post_init__()")
-        exec(f"def __init__({', '.join(head)}):\n" + "\n".join(body or [" pass"]), scope)
-        return cast("Callable[..., None]", scope["__init__"])
+        given = ", ".join(["self", *head, *(("*", *keywords) if keywords else ())])
+        code = _compiled(f"def __init__({given}):\n" + "\n".join(body or [" pass"]))
+        names = {f"_{at}": name for at, name in enumerate(self.fields)}
+        code = code.replace(
+            co_varnames=tuple(names.get(n, n) for n in code.co_varnames),
+            co_names=tuple(names.get(n, n) for n in code.co_names),
+        )
+        made = types.FunctionType(code, scope, "__init__", tuple(defaults))
+        made.__kwdefaults__ = by_keyword
+        return made
 
 
-class _Fields:
-    """What `dataclasses` asks a class for; made when it asks."""
+@functools.cache
+def _compiled(text: str) -> types.CodeType:
+    """The code of a constructor whose fields are `_0`, `_1`, ...: most classes share a few, and compiling is slow."""
+    scope: dict[str, Any] = {}
+    exec(text, scope)
+    code: types.CodeType = scope["__init__"].__code__
+    return code
 
-    def __get__(self, instance: object, cls: type) -> dict[str, Any]:
-        from dataclasses import make_dataclass
 
-        shape: _Shape = cls._record_shape  # type: ignore[attr-defined]
-        rows = []
-        for name, f in shape.fields.items():
-            copy: Any = field(
-                default=f.default,
-                default_factory=f.default_factory,
-                compare=f.compare,
-                init=f.init,
-                kw_only=True,
-            )
-            rows.append((name, shape.types[name], copy))
-        made: Any = make_dataclass(cls.__name__, rows, eq=False, repr=False)
-        found: dict[str, Any] = made.__dataclass_fields__
-        type.__setattr__(cls, "__dataclass_fields__", found)
-        return found
+def field_names(record: Any) -> tuple[str, ...]:
+    """The fields of a record class or of an instance, inherited ones first."""
+    return tuple(record._record_shape.fields)
+
+
+def field_types(record: Any) -> dict[str, str]:
+    """The text of each field's annotation."""
+    found: dict[str, str] = record._record_shape.types
+    return found
+
+
+def replace(record: _T, /, **changes: Any) -> _T:
+    """A copy with some fields changed, as `dataclasses.replace` makes it.
+
+    Raises
+    ------
+    TypeError
+        If there is no such field, or the constructor does not take it.
+    """
+    shape: _Shape = record._record_shape  # type: ignore[attr-defined]
+    kept = {name: getattr(record, name) for name, f in shape.fields.items() if f.init and name not in changes}
+    return type(record)(**kept, **changes)
 
 
 if TYPE_CHECKING:
@@ -113,7 +134,7 @@ def _make(cls: type, frozen: bool, eq: bool, repr: bool, kw_only: bool, weakref_
     shape = _Shape(cls, kw_only, frozen)
     space = {k: v for k, v in cls.__dict__.items() if k not in shape.own and k not in ("__dict__", "__weakref__")}
     space["__slots__"] = (*shape.own, "__weakref__") if weakref_slot else tuple(shape.own)
-    space |= {"_record_shape": shape, "__dataclass_fields__": _Fields(), "__dataclass_params__": _Options()}
+    space["_record_shape"] = shape
     space["__match_args__"] = tuple(n for n in shape.fields if n not in shape.keywords)
     made: Any = None
 
@@ -134,14 +155,6 @@ def _make(cls: type, frozen: bool, eq: bool, repr: bool, kw_only: bool, weakref_
     made = type(cls)(cls.__name__, cls.__bases__, space)
     made.__qualname__ = cls.__qualname__
     return made
-
-
-class _Options:
-    """What `dataclass` asks of a base class."""
-
-    def __get__(self, instance: object, cls: type) -> Any:
-        shape: _Shape = cls._record_shape  # type: ignore[attr-defined]
-        return SimpleNamespace(frozen=shape.frozen)
 
 
 def _key(names: tuple[str, ...]) -> Callable[[Any], Any]:

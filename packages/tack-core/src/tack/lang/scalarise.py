@@ -7,7 +7,6 @@ by one flat index. Everything is evaluated once and in order. A function without
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tack.lang.ir import (
     IRAssert,
@@ -39,6 +38,7 @@ from tack.lang.ir import (
 )
 from tack.lang.ir_vector import IRComponentAssign, IRComponentStore, IRVectorOp
 from tack.lang.purity import fresh, reads_memory
+from tack.lang.records import replace
 from tack.lang.scalarise_expressions import ExpressionScalariser, Parts, component_names, flat_array
 from tack.lang.types import ArrayType, DType, VecType, element_of, i32, number_type, shape_of
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from tack.lang.diagnostics import Loc
@@ -41,6 +40,7 @@ from tack.lang.ir import (
 )
 from tack.lang.ir_vector import IRComponent, IRVector, IRVectorOp
 from tack.lang.purity import fresh, has_effect, is_cheap, is_impure, is_plain_index, reads_memory
+from tack.lang.records import replace
 from tack.lang.types import ArrayType, DType, VecType, i32, i64, number_type, shape_of
 from tack.lang.vector_algebra import USED_ONCE, Algebra
 

@@ -6,17 +6,16 @@ So a generator needs to know nothing of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from tack.lang import ir
 from tack.lang.diagnostics import Loc
 from tack.lang.ir_building import Symbols, binary, clone, const, var
+from tack.lang.records import field, record
 from tack.lang.types import i64
 
 _LARGEST = (1 << 63) - 2  # one more still fits i64
 
 
-@dataclass
+@record
 class GroupRanges:
     """`last` is the variable that holds the flat number of the last iteration."""
 

@@ -9,7 +9,6 @@ what is the same for all lanes is a scalar.
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import Any
 
 from tack.lang import ir
@@ -30,6 +29,7 @@ from tack.lang.ir_building import (
 )
 from tack.lang.lane_locals import LaneLocals
 from tack.lang.lane_tiles import tiled
+from tack.lang.records import replace
 from tack.lang.serial_ranges import GroupRanges
 from tack.lang.types import f32, i32, i64
 from tack.lang.workgroup_calls import uses_workgroup

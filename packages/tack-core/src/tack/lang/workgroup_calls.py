@@ -8,13 +8,13 @@ with temporaries that keep the order of evaluation. Afterwards a collective is a
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from tack.lang import ir
 from tack.lang.diagnostics import Loc, UnsupportedSyntaxError, fail
 from tack.lang.ir_building import Symbols, assign, clone, compare, const, renamed, var
+from tack.lang.records import field, record
 from tack.lang.types import DType, f32, i32
 
 
@@ -28,7 +28,7 @@ def uses_workgroup(nodes: Any, functions: dict[str, ir.IRFunction]) -> bool:
     return False
 
 
-@dataclass
+@record
 class Collectives:
     """Brings the collectives of one kernel into the open.
 
@@ -39,14 +39,14 @@ class Collectives:
     symbols: Symbols
     tables: dict[str, ir.IRTable] = field(default_factory=dict)
     chains: dict[int, tuple[Loc, ...]] = field(default_factory=dict)
+    _collective: set[str] = field(default_factory=set)
+    _chain: tuple[Loc, ...] = ()
 
     def __post_init__(self) -> None:
         self.tables |= self.kernel.tables
-        self._collective: set[str] = set()
         for name, function in self.kernel.functions.items():  # callees come before callers
             if self.in_nodes(function.body):
                 self._collective.add(name)
-        self._chain: tuple[Loc, ...] = ()
 
     @property
     def functions(self) -> dict[str, ir.IRFunction]:

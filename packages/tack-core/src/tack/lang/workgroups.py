@@ -9,7 +9,6 @@ docs/design/workgroups.md tells the whole story.
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 
 from tack.lang import ir
 from tack.lang.constant_checks import constant_value, known_locals
@@ -28,6 +27,7 @@ from tack.lang.ir_building import (
     var,
 )
 from tack.lang.lane_liveness import LaneLiveness
+from tack.lang.records import replace
 from tack.lang.types import i32, i64
 from tack.lang.uniformity import Control, Uniformity, Why
 from tack.lang.workgroup_calls import Collectives, uses_workgroup

@@ -22,16 +22,13 @@ from tack.lang.ir import (
     IRVar,
     IRWhile,
     IRWorkgroup,
+    may_use_workgroups,
     walk,
 )
 from tack.lang.ir_type_annotate import annotate_types
-from tack.lang.ir_verify import verify_typed, verify_untyped
-from tack.lang.serial_workgroups import serialise_workgroups
 from tack.lang.source_validation import validate
 from tack.lang.type_inference import infer_param_types
 from tack.lang.types import number_type
-from tack.lang.workgroup_verify import verify_workgroups
-from tack.lang.workgroups import split_workgroups
 from tack.runtime.backend import Backend
 from tack.runtime.debug import DEBUG
 
@@ -49,6 +46,8 @@ def lower(kernel: Kernel, objects: Mapping[int, Any]) -> Lowered:
         validate(kernel.source)
         lowered = lower_kernel(kernel.source, kernel.group, objects)
     if DEBUG:
+        from tack.lang.ir_verify import verify_untyped
+
         verify_untyped(lowered.ir)
     assert isinstance(lowered.ir, IRKernel)
     return lowered
@@ -58,9 +57,17 @@ def type_kernel(ir: IRKernel, arguments: list[Any]) -> IRKernel:
     """The typed IR for a call with these arguments, workgroups split."""
     typed = annotate_types(ir, infer_param_types(ir, arguments))
     if DEBUG:
+        from tack.lang.ir_verify import verify_typed
+
         verify_typed(typed)
+    if not may_use_workgroups(typed):
+        return typed
+    from tack.lang.workgroups import split_workgroups  # most kernels are spared the loading of the pass
+
     split = split_workgroups(typed)
     if DEBUG:
+        from tack.lang.workgroup_verify import verify_workgroups
+
         verify_workgroups(split)
     return split
 
@@ -76,10 +83,14 @@ def for_backend(typed: IRKernel, backend: Backend) -> IRKernel:
     loop = next((s for s in typed.body if isinstance(s, IRWorkgroup)), None)
     if loop is not None and "workgroups" not in backend.capabilities:
         fail(NotImplementedError, f"device {backend.name} runs no workgroups", loop.loc, hint="use device cpu")
-    if "serial_workgroups" not in backend.capabilities:
+    if loop is None or "serial_workgroups" not in backend.capabilities:
         return typed
+    from tack.lang.serial_workgroups import serialise_workgroups
+
     plain = serialise_workgroups(typed)
     if DEBUG:
+        from tack.lang.ir_verify import verify_typed
+
         verify_typed(plain)
     return plain
 

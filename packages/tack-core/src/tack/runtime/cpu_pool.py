@@ -24,6 +24,7 @@ from typing import Any
 
 from tack.codegen.thread_pool_host_ir import SYS_FUTEX, PoolTarget, Waiting
 from tack.codegen.thread_pool_ir import EXPORTS, MAX_THREADS, PARALLEL_FOR, pool_source
+from tack.lang.records import field_names
 from tack.runtime.code_store import digest_of
 from tack.runtime.host_identity import code_target
 from tack.runtime.native_code import NativeCode, keep_forever, kept
@@ -160,7 +161,7 @@ def _load(code: NativeCode) -> dict[str, int]:
 def _code(target: PoolTarget) -> NativeCode:
     """The pool's code for this machine, from the disk cache if it is there."""
     host = code_target()
-    fields = tuple(getattr(target, name) for name in target.__dataclass_fields__)
+    fields = tuple(getattr(target, name) for name in field_names(target))
     digest = None if host is None else digest_of("thread pool", host, fields)
     return kept(digest, lambda: NativeCode.of_object(emit_object(target), EXPORTS))
 

@@ -37,18 +37,18 @@ from tack.lang.diagnostics import UnsupportedSyntaxError
 from tack.lang.func import Func
 from tack.lang.kernel import _Kernel
 from tack.lang.types import DType, Scalar, f64, i64, is_integer_number
-from tack.runtime import native_call, pool_slot
+from tack.runtime import pool_slot
 from tack.runtime.backend import STATUS_OK, VariantOptions
 from tack.runtime.binding import Binder
 from tack.runtime.device import Device, current_device
 from tack.runtime.instances import FieldEntry, InstanceLowerings
 from tack.runtime.interop import wrap_argument
 from tack.runtime.lowering import Lowering, find_lowering, lower_kernel_for
-from tack.runtime.native_call import Row, Tables
 from tack.runtime.variant import Variant
 
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
+    from tack.runtime.native_call import Tables
 
 NATIVE_AFTER = 8  # slow calls of a kernel before the native entry takes over: building it costs a few kernels' time
 NATIVE_AFTER_CHEAP = 2  # where the entry is at hand
@@ -154,12 +154,14 @@ class KernelState:
 
             explain_status(status, lowering.ir, call.values)
         self._slow_calls += 1
-        if publish and self._slow_calls >= _native_after():
+        if publish and _native_is_due(self._slow_calls):
             self._publish(lowering, call, variant, args)
         return None if variant.result is None else variant.decode(block[len(words) - 1])
 
     def _publish(self, lowering: Lowering, call: BoundCall, variant: Variant, args: tuple[Any, ...]) -> None:
         """Let the native entry take calls like this one, where it can tell them."""
+        from tack.runtime.native_call import Row, Tables  # a process that calls once is spared it
+
         address = variant.executable.address
         keys = native_keys(lowering, call, args)
         if address is None or variant.executable.may_print or keys is None or len(args) > MAX_PARAMS:
@@ -212,8 +214,13 @@ class KernelState:
         return variant
 
 
-def _native_after() -> int:
-    return min(NATIVE_AFTER, NATIVE_AFTER_CHEAP) if native_call.is_cheap() else NATIVE_AFTER
+def _native_is_due(calls: int) -> bool:
+    """Whether the native entry takes over after so many slow calls of a kernel."""
+    if calls >= NATIVE_AFTER or calls < NATIVE_AFTER_CHEAP:
+        return calls >= NATIVE_AFTER
+    from tack.runtime import native_call
+
+    return native_call.is_cheap()
 
 
 def native_keys(lowering: Lowering, call: BoundCall, args: tuple[Any, ...]) -> tuple[int, ...] | None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from tack.lang.data_oriented import record_of
 from tack.lang.kernel import Kernel
-from tack.runtime.native_call import Tables
 
 if TYPE_CHECKING:
     from tack.runtime.dispatch import KernelState
     from tack.runtime.lowering import Lowering
+    from tack.runtime.native_call import Tables
 
 MAX_LOWERINGS = 64  # per kernel and class that owns them
 

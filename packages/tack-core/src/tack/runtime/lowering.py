@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from tack.lang.free_names import contents
 from tack.lang.names import Capture, CellName, GlobalNames, ModuleNames, value_key
-from tack.lang.records import field, record
+from tack.lang.records import field, record, replace
 from tack.lang.types import BY_NAME, DType
 from tack.runtime.backend import VariantOptions
 from tack.runtime.binding import Binder
