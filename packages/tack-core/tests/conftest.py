@@ -57,6 +57,7 @@ ON_OWN_MEMORY = {
     "test_reduction_semantics",
     "test_shared_memory",
     "test_sums_in_loops",
+    "test_texture3d",
     "test_workgroup_differential",
     "test_workgroups",
 }

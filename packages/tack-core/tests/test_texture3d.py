@@ -23,6 +23,12 @@ def trilinear(texels, u, v, w):
     return out
 
 
+def tolerance(device, texels):
+    """TEX-2: what the value may be off by; a sampler's weights, one an axis, within 1/256."""
+    weights = 3 / 256 if device.supports("texture_images") else 0
+    return 2e-5 + weights * np.ptp(np.asarray(texels, np.float64))
+
+
 @tack.kernel
 def sample_at(tex, u, v, w, out):
     for i in range(out.shape[0]):
@@ -49,7 +55,7 @@ class TestSampling:
         texels = rng.normal(size=shape[::-1]).astype(np.float32)
         u, v, w = points(rng, 200)
         got = sampled(tack.texture3d(texels, shape), u, v, w)
-        np.testing.assert_allclose(got, trilinear(texels, u, v, w), atol=2e-5)
+        np.testing.assert_allclose(got, trilinear(texels, u, v, w), atol=tolerance(device, texels))
 
     def test_the_oracle_notices_other_conventions(self, device):
         """TEX-2: texels at corners, x slowest, or wrapping would fail."""
@@ -101,7 +107,7 @@ class TestSampling:
         tex = tack.texture3d(np.asarray([1.0, 3.0]), (2, 1, 1))
         out = tack.zeros(1, tack.f64)
         run(tex, tack.asarray([0.6], tack.f64), out)
-        assert out[0] == pytest.approx(2.5, abs=1e-6)
+        assert out[0] == pytest.approx(2.5, abs=tolerance(device, [1.0, 3.0]))
         assert "sample" in tack.inspect(run, tex, tack.asarray([0.6], tack.f64), out)["typed"]
         run(tex, tack.asarray([1], tack.i8), out)
         assert out[0] == float(np.float32(3) + np.float32(0.1))

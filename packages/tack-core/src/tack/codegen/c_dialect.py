@@ -42,6 +42,8 @@ class Dialect:
     `device` is the device's name in errors. `spaces` are the qualifiers of pointers by address space ("global",
     "private", "shared", "constant"), with a trailing blank where there is one. `float_from_bits` and `float_to_bits`
     reinterpret, by width. `bitcast` reinterprets a u{N} as an i{N}, where the dialect defines that (`{type}`, `{}`).
+    `image` is the type of a volume that the device filters, and `image_sample` its value at a point (`{image}`, `{x}`,
+    `{y}`, `{z}`), in texels.
     """
 
     device: str
@@ -60,6 +62,8 @@ class Dialect:
     float_from_bits: Mapping[int, str]
     float_to_bits: Mapping[int, str]
     bitcast: str = ""
+    image: str = ""
+    image_sample: str = ""
 
     def type(self, dtype: DType) -> str:
         return self.types[dtype.name]

@@ -13,11 +13,11 @@ from tack.codegen.atomics import atomic_helper
 from tack.codegen.c_arithmetic import ArithmeticEmitter
 from tack.codegen.c_dialect import BodyText, CModule, mangle
 from tack.codegen.c_facts import DEEPEST, ExpressionFacts
-from tack.codegen.launch_plan import ARRAY, EXTENT, SCALAR, KernelParameter
+from tack.codegen.launch_plan import ARRAY, EXTENT, SCALAR, TEXTURE, KernelParameter
 from tack.lang import ir
 from tack.lang.diagnostics import fail
 from tack.lang.records import record
-from tack.lang.types import DType, i64
+from tack.lang.types import DType, f32, i64
 
 _LINK = {"and": " && ", "or": " || "}
 
@@ -36,13 +36,14 @@ class CArray:
 
 class ExpressionEmitter(ArithmeticEmitter):
     """Walks expressions. `arrays` has the arrays of the function being written, `b` its lines; `used` collects the
-    parameters that a kernel must take."""
+    parameters that a kernel must take; `sampled` has the arrays with images of each function (see c_textures)."""
 
     kernel: ir.IRKernel
     facts: ExpressionFacts
     module: CModule
     function: ir.IRFunction
     arrays: dict[str, CArray]
+    sampled: dict[int, frozenset[str]]
     used: dict[KernelParameter, str]
     positions: dict[str, int]
     b: BodyText
@@ -176,6 +177,13 @@ class ExpressionEmitter(ArithmeticEmitter):
             self.used[KernelParameter(ARRAY, array.dtype, array.position)] = array.pointer
         return array.pointer
 
+    def _image(self, name: str) -> str:
+        """The image of an array that is sampled."""
+        array, text = self.arrays[name], image_name(name)
+        if array.position >= 0:
+            self.used[KernelParameter(TEXTURE, f32, array.position)] = text
+        return text
+
     def _extents(self, name: str) -> tuple[str, ...]:
         array = self.arrays[name]
         if array.extents is not None:
@@ -245,12 +253,16 @@ class ExpressionEmitter(ArithmeticEmitter):
         scalars = [a for a in node.args if not isinstance(a, ir.IRArrayRef)]
         texts = iter(self._operands(scalars))
         arguments: list[str] = []
-        for argument in node.args:
+        assert node.symbol is not None
+        callee = self.kernel.functions[node.symbol]
+        for param, argument in zip(callee.params, node.args, strict=True):
             if isinstance(argument, ir.IRArrayRef):
                 arguments.append(self._pointer(argument.name))
                 array_type = self.function.symbols[argument.name].array_type
                 assert array_type is not None
                 arguments += self._extents(argument.name) if array_type.shape is None else ()
+                if param.name in self.sampled.get(id(callee), ()):
+                    arguments.append(self._image(argument.name))
             else:
                 arguments.append(next(texts))
         return f"{function_name(node)}({', '.join(arguments)})"
@@ -265,6 +277,11 @@ def typed(node: ir.IRExpr) -> DType:
 def extent_name(array: str, axis: int) -> str:
     """The C name of an extent."""
     return f"e{axis}_{mangle(array)}"
+
+
+def image_name(array: str) -> str:
+    """The C name of an array's image."""
+    return f"i_{mangle(array)}"
 
 
 def function_name(node: ir.IRCall) -> str:

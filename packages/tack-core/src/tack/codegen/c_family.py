@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tack.codegen.c_dialect import CModule
 from tack.codegen.c_facts import ExpressionFacts
+from tack.codegen.c_textures import sampled_arrays
 from tack.codegen.c_workgroups import WorkgroupEmitter
 from tack.codegen.integer_ops import IntegerCodeGen
 from tack.codegen.launch_plan import KernelPlan, LaunchPlan
@@ -24,11 +25,12 @@ class CFamilyOptions:
     """What shapes the text besides the IR; every field is part of a variant's key.
 
     `disjoint` promises that no written array overlaps any other argument. `group` is the number of threads a workgroup
-    of loops that do not use workgroups.
+    of loops that do not use workgroups. With `texture_images` textures come with images, which the device filters.
     """
 
     disjoint: bool = False
     group: int = 256
+    texture_images: bool = False
 
 
 class CFamilyCodeGen(WorkgroupEmitter):
@@ -64,6 +66,7 @@ class CFamilyCodeGen(WorkgroupEmitter):
         self.integers = IntegerCodeGen(
             self.dialect, self.module.helpers, bitcast=bool(self.dialect.bitcast), noinline=self._noinline
         )
+        self.sampled = sampled_arrays(kernel) if self.options.texture_images and self.dialect.image else {}
         elements = {param.type.dtype for param in kernel.params if isinstance(param.type, ArrayType)}
         self.aliasing = not self.disjoint and len(elements) > 1
 

@@ -12,6 +12,7 @@ from tack.codegen.launch_plan import (
     START,
     STEP,
     STOP,
+    TEXTURE,
     TRIPS,
     KernelParameter,
     KernelPlan,
@@ -123,6 +124,8 @@ class LaunchEmitter(StatementEmitter):
         if parameter.kind == ARRAY:
             promise = f" {self.dialect.restrict}" if self.disjoint and self.dialect.restrict else ""
             return f"{self._pointer_type(self.kernel.params[parameter.position])}{promise}"
+        if parameter.kind == TEXTURE:
+            return self.dialect.image
         if parameter.kind == RESULT:
             return f"{self.dialect.spaces['global']}{self._type(parameter.dtype)}*"
         return self._type(parameter.dtype)

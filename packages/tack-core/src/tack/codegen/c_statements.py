@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tack.codegen.c_dialect import BodyText, mangle
-from tack.codegen.c_expressions import CArray, ExpressionEmitter, extent_name
+from tack.codegen.c_expressions import CArray, ExpressionEmitter, extent_name, image_name
+from tack.codegen.c_textures import sampler_lines
 from tack.lang import ir
 from tack.lang.diagnostics import UnsupportedSyntaxError, fail
-from tack.lang.types import ArrayType, DType, i64, u64
+from tack.lang.types import ArrayType, DType, f32, i64, u64
 
 
 class StatementEmitter(ExpressionEmitter):
@@ -58,6 +59,8 @@ class StatementEmitter(ExpressionEmitter):
             else:
                 assert param.type is not None
                 formals.append(f"{self._type(param.type)} {self._variable(param.name)}")
+        if function.samples and self.sampled:
+            self._ask_sampler(function)
         self._locals(function.body)
         self._block(function.body)
         if function.results and not (function.body and isinstance(function.body[-1], ir.IRReturn)):
@@ -74,7 +77,18 @@ class StatementEmitter(ExpressionEmitter):
         else:
             extents = tuple(self.dialect.literal(extent, i64) for extent in array_type.shape)
         self.arrays[param.name] = CArray(pointer, array_type.dtype, array_type.space, extents)
+        if param.name in self.sampled.get(id(self.function), ()):
+            formals.append(f"{self.dialect.image} {image_name(param.name)}")
         return formals
+
+    def _ask_sampler(self, function: ir.IRFunction) -> None:
+        """`Texture3D.sample` on a device with images: the sampler first."""
+        texels = next(p.name for p in function.params if isinstance(p.type, ArrayType))
+        coordinates = [self._variable(p.name) for p in function.params if p.name != texels]
+        points = list(zip(coordinates, self._extents(texels)[::-1], strict=True))
+        low, high = (self._call_math(name, f32, "{}", "{}") for name in ("fmax", "fmin"))
+        for line in sampler_lines(self.dialect.image_sample, image_name(texels), points, low, high):
+            self.b.do(line)
 
     def _result_type(self, symbol: str, function: ir.IRFunction) -> str:
         """Nothing, a number, or a structure of several."""

@@ -15,6 +15,7 @@ from tack.lang.types import ArrayType, DType, i64, u64
 Bound = tuple[Any, ...]
 
 ARRAY: Final = "array"  # the address of an array argument
+TEXTURE: Final = "texture"  # an image of the texels of an array argument
 RESULT: Final = "result"  # the address of one element that receives the kernel's result
 EXTENT: Final = "extent"  # an extent of an array argument
 SCALAR: Final = "scalar"  # a scalar argument
@@ -44,7 +45,7 @@ class KernelParameter:
     @property
     def order(self) -> tuple[int, int, int, int]:
         """Addresses first, then by size, large ones first: so that a structure of the others has no holes."""
-        kinds = (ARRAY, RESULT, EXTENT, FIRST, STOP, START, STEP, TRIPS, SCALAR)
+        kinds = (ARRAY, RESULT, TEXTURE, EXTENT, FIRST, STOP, START, STEP, TRIPS, SCALAR)
         size = 0 if self.is_address else -self.dtype.itemsize
         return (not self.is_address, size, kinds.index(self.kind), (self.position << 8) + self.axis)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from tack.codegen.atomics import suffix_of
 from tack.codegen.c_dialect import OPENCL_TYPES, Dialect
@@ -27,7 +27,10 @@ OPENCL = Dialect(
     group="get_group_id(0)",
     float_from_bits={32: "as_float({})", 64: "as_double({})"},
     float_to_bits={32: "as_uint({})", 64: "as_ulong({})"},
+    image="__read_only image3d_t",
+    image_sample="read_imagef({image}, tack_sampler, (float4)({x}, {y}, {z}, 0.0f)).x",
 )
+_SAMPLER: Final = "CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP_TO_EDGE | CLK_FILTER_LINEAR"
 _EXCHANGE = {"exchange": "xchg"}
 
 
@@ -59,6 +62,8 @@ class OpenCLCodeGen(CFamilyCodeGen):
         if self._uses_wide_atomics():
             lines.append("#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable")
             lines.append("#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable")
+        if any(self.sampled.values()):
+            lines.append(f"__constant sampler_t tack_sampler = {_SAMPLER};")
         return lines
 
     def _supports(self, dtype: DType) -> bool:

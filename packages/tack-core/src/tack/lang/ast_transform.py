@@ -35,6 +35,8 @@ from tack.lang.source import FunctionSource
 from tack.lang.source_validation import validate
 from tack.lang.types import DType, VecType
 
+_SAMPLING = "tack.lang.texture", "Texture3D.sample"
+
 __all__ = ["Lowered", "lower_function", "lower_kernel"]
 
 NO_INSTANCES: Mapping[int, Any] = MappingProxyType({})
@@ -96,6 +98,7 @@ class _FunctionLowering(LoopLowering):
             body=body,
             symbols=self.symbols,
             tables=self.tables,
+            samples=(self.source.fn.__module__, self.source.fn.__qualname__) == _SAMPLING,
         )
         return self.lowered(ir, counts.pop() if counts else 0)
 

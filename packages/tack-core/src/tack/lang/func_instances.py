@@ -112,6 +112,7 @@ class Instances:
             symbols=_without_unread_params(typed.typed_symbols(), params),
             tables=typed.typed_tables(),
             results=typed.result_types(),
+            samples=template.samples,
         )
         self._by_name[name] = function
         return Instance(function, layout, typed.weak_results())

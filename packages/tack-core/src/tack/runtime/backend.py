@@ -66,7 +66,8 @@ class Backend(abc.ABC):
         Names of what the device can do, branched on by name, never by backend: "f64", "host_memory" (its arrays are
         host memory, so NumPy arguments need no copy), "alias_variants" (compiles a no-alias variant),
         "workgroups" (runs kernels that use them), "serial_workgroups" (takes them as plain loops over the lanes of a
-        workgroup, which one thread runs), "atomic_<dtype>".
+        workgroup, which one thread runs), "texture_images" (its samplers filter textures, with coarser weights than
+        the software), "atomic_<dtype>".
     supports_device_reductions
         Whether `reduce_array` runs on the device; otherwise the host path `reduce_numpy` is used.
     """

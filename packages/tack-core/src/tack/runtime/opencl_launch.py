@@ -86,11 +86,13 @@ class Program:
 
 @record(frozen=True)
 class CallArguments:
-    """The arguments of one call by position of the user's parameters: buffers, extents, numbers as they are packed."""
+    """The arguments of one call by position of the user's parameters: buffers, extents, numbers as they are packed, and
+    the addresses that buffers have in the table."""
 
     buffers: Sequence[Any]
     shapes: Sequence[tuple[int, ...]]
     scalars: Sequence[int | float]
+    addresses: Sequence[int] = ()
 
 
 class DeviceKernel:
@@ -110,6 +112,9 @@ class DeviceKernel:
         for index, parameter in enumerate(self._parameters):
             if parameter.kind in (plans.FIRST, plans.STOP):
                 varying.append((index, parameter.kind))
+            elif parameter.kind == plans.TEXTURE:
+                position = parameter.position
+                kernel.set_arg(index, stream.buffers.image(call.addresses[position], call.shapes[position]))
             else:
                 kernel.set_arg(index, _argument(parameter, call, space, result))
         for first in range(0, total, PIECE):
@@ -205,7 +210,7 @@ class OpenCLExecutable:
         found = read_arguments(block, self._types)
         arrays = [isinstance(kind, ArrayType) for kind in self._types]
         buffers = [self._buffer(x) if array else None for x, array in zip(found.addresses, arrays, strict=True)]
-        return CallArguments(buffers, found.shapes, found.scalars)
+        return CallArguments(buffers, found.shapes, found.scalars, found.addresses)
 
     def _buffer(self, address: int) -> cl.Buffer:
         buffer, offset = self._stream.buffers.find(address)
