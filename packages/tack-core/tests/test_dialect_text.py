@@ -283,6 +283,59 @@ def test_metal_adds_64_bits_apart_where_a_loop_accumulates() -> None:
     assert "noinline" not in text_of("metal", outside, array("i64"), array("i64"))
 
 
+NESTED = "for j in range(n):\n    s = (s + a[j]) * a[0]\nout[i] = s"
+
+
+@pytest.mark.parametrize("loop", [ACCUMULATE, NESTED])
+def test_metal_keeps_bodies_apart_whose_loops_accumulate(loop: str) -> None:
+    """The workaround's other shape: a parallel body with such a loop is a function that is not inlined."""
+    for t, separate in (("i64", True), ("u64", True), ("i32", False)):
+        kernel = make("a, out, n", ("i in range(out.size)", f"s = tack.{t}(0)\n{loop}"))
+        text = text_of("metal", kernel, array(t), array(t), i64)
+        entry = text[text.index("kernel void") :]
+        assert ("static __attribute__((noinline)) void k_loop0_body(" in text) is separate
+        assert ("k_loop0_body(a_a, a_out, " in entry) is separate
+        assert ("for (" in entry) is not separate
+        if compilers.missing("clang") is None:
+            compilers.compile_metal(text)
+
+
+ADDING_FUNCTION = """
+@tack.func
+def total(a, n):
+    s = tack.i64(0)
+    for j in range(n):
+        s += a[j]
+    return s
+"""
+
+
+def test_metal_does_not_inline_functions_whose_loops_accumulate() -> None:
+    """Device functions with such a loop."""
+    kernel = make("a, out, n", ("i in range(out.size)", "out[i] = total(a, n)"), before=ADDING_FUNCTION)
+    text = text_of("metal", kernel, array("i64"), array("i64"), i64)
+    assert "static __attribute__((noinline)) long f_total(" in text
+    assert "_body(" not in text
+
+
+@pytest.mark.skipif(host_run.compiler() is None, reason="no g++ to run generated C on the host")
+def test_metal_bodies_apart_compute_the_same() -> None:
+    """Beside Python's integers, wrapped; a workgroup's body stays in the kernel, where shared memory must be."""
+    kernel = make("a, out, n", ("i in range(out.size)", f"s = tack.i64(i)\n{NESTED}"))
+    a, out = np.array([2**62 + 3, -5, 2**63 - 1, 7]), np.zeros(5, np.int64)
+    host_run.run_on_host("metal", kernel, a, out, 4)
+    for i in range(5):
+        s = i
+        for j in range(4):
+            s = (s + int(a[j])) * int(a[0])
+        assert int(out[i]) == (s + 2**63) % 2**64 - 2**63
+    shared = "t = tack.shared(256, tack.i64)\nt[tack.thread_id()] = i\ntack.barrier()\n"
+    grouped = make("a, out, n", ("i in range(out.size)", f"{shared}s = t[tack.thread_id()]\n{ACCUMULATE}"))
+    assert "_body(" not in text_of("metal", grouped, array("i64"), array("i64"), i64)
+    host_run.run_on_host("metal", grouped, np.arange(4), out, 4)
+    assert out.tolist() == [i + 6 for i in range(5)]
+
+
 def test_metal_numbers_its_buffers() -> None:
     """Arrays first, everything else in one structure after them; no compiler here checks the numbers."""
     text = texts("metal")["control"]

@@ -65,8 +65,12 @@ class StatementEmitter(ExpressionEmitter):
         self._block(function.body)
         if function.results and not (function.body and isinstance(function.body[-1], ir.IRReturn)):
             self._return_zero(function)
-        header = f"{self.dialect.function} {self._result_type(symbol, function)} f_{mangle(symbol)}"
+        header = f"{self._function_words()} {self._result_type(symbol, function)} f_{mangle(symbol)}"
         self.module.functions.append(f"{header}({', '.join(formals) or 'void'}) {{\n{self.b.text()}}}\n")
+
+    def _function_words(self) -> str:
+        """What stands before a device function that has just been written."""
+        return self.dialect.function
 
     def _array_formals(self, param: ir.IRParam, array_type: ArrayType) -> list[str]:
         pointer = f"a_{mangle(param.name)}"

@@ -34,6 +34,7 @@ MOST_BUFFERS: Final = 31
 """Arguments of a kernel that are buffers; the last one holds everything that is no array."""
 
 _IDS: Final = "uint3 tack_group [[threadgroup_position_in_grid]], uint3 tack_lane [[thread_position_in_threadgroup]]"
+_BODY_IDS: Final = "uint3 tack_group, uint3 tack_lane"
 # Metal's library lacks these two. Where 1 + x or exp(x) rounds, the error of the logarithm's argument cancels that of
 # the factor.
 _LOG1P: Final = """{function} float __tack_log1p_f32__(float x) {{
@@ -58,6 +59,7 @@ class MSLCodeGen(CFamilyCodeGen):
     dialect: ClassVar[Dialect] = MSL
     math_names: ClassVar[dict[str, str]] = {"round": "rint", "fabs": "abs", "fmin": "min", "fmax": "max"}
     packed = True
+    accumulates: bool  # the function being written has a serial loop that adds to a 64-bit local
 
     def _preamble(self) -> list[str]:
         return ["#include <metal_stdlib>", "using namespace metal;"]
@@ -75,17 +77,28 @@ class MSLCodeGen(CFamilyCodeGen):
 
     # -- a workaround
 
+    # Metal's compiler (M1 Max) crashed on a 64-bit addition that updates a local from itself in a loop with a run-time
+    # bound. Two shapes held: the addition not inlined, which `_emit_assign` writes where the sum is the whole value,
+    # and the body of the parallel loop, or the device function, around such a serial loop not inlined. Running
+    # test_integer_semantics.py and test_sums_in_loops.py on an Apple GPU without them would show that both can go.
+
+    def _begin(self, function: ir.IRFunction) -> None:
+        super()._begin(function)
+        self.accumulates = False
+
     def _emit_assign(self, node: ir.IRAssign) -> None:
-        """Metal's compiler (M1 Max) crashed on a 64-bit addition that updates a local from itself in a loop with a
-        run-time bound; not inlined, the addition held. Running the integer tests on an Apple GPU would show that this
-        can go."""
         value = node.value
-        if self.loops and isinstance(value, ir.IRBinOp) and value.op == "+" and value.dtype in (i64, u64):
-            operands = (value.left, value.right)
-            if any(isinstance(x, ir.IRVar) and x.name == node.name for x in operands):
-                self.b.do(f"{self._variable(node.name)} = {self._separate_sum(value.dtype, operands)};")
-                return
+        if self.loops and value.dtype in (i64, u64) and _adds_to(node.name, value):
+            self.accumulates = True
+            if isinstance(value, ir.IRBinOp) and value.op == "+":
+                operands = (value.left, value.right)
+                if any(isinstance(x, ir.IRVar) and x.name == node.name for x in operands):
+                    self.b.do(f"{self._variable(node.name)} = {self._separate_sum(value.dtype, operands)};")
+                    return
         super()._emit_assign(node)
+
+    def _function_words(self) -> str:
+        return self.dialect.noinline if self.accumulates else super()._function_words()
 
     def _separate_sum(self, dtype: DType, operands: tuple[ir.IRExpr, ir.IRExpr]) -> str:
         name, t = f"__tack_add_separate_{dtype.name}__", self._type(dtype)
@@ -110,8 +123,15 @@ class MSLCodeGen(CFamilyCodeGen):
             declaration = f"struct {name}_arguments {{\n{fields}}};\n"
             formals.append(f"constant {name}_arguments& arguments [[buffer({len(addresses)})]]")
             unpacking = "".join(f"    {t} {field} = arguments.{field};\n" for t, field in others)
+        body = self.b.text()
+        if self.accumulates and f"    {self.dialect.shared} " not in body:  # shared memory is declared in kernels only
+            separate = [f"{self._formal_type(p)} {self.used[p]}" for p in parameters]
+            values = ", ".join([*(self.used[p] for p in parameters), "tack_group", "tack_lane"])
+            words = f"{self.dialect.noinline} void {name}_body({', '.join([*separate, _BODY_IDS])})"
+            self.module.functions.append(f"{words} {{\n{body}}}\n")
+            body = f"    {name}_body({values});\n"
         header = f"{self._kernel_header(name)}({', '.join([*formals, _IDS])})"
-        return f"{declaration}{header} {{\n{unpacking}{self.b.text()}}}\n"
+        return f"{declaration}{header} {{\n{unpacking}{body}}}\n"
 
     # -- atomics
 
@@ -140,3 +160,11 @@ class MSLCodeGen(CFamilyCodeGen):
             f"    return old;\n}}\n",
         )
         return f"{name}(q, old, next)"
+
+
+def _adds_to(name: str, value: ir.IRExpr) -> bool:
+    """Whether a value is a sum, or made of one, that reads the local which it updates."""
+    nodes = list(ir.walk(value))
+    return any(isinstance(x, ir.IRVar) and x.name == name for x in nodes) and any(
+        isinstance(x, ir.IRBinOp) and x.op == "+" for x in nodes
+    )
