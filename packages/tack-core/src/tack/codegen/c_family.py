@@ -11,6 +11,7 @@ from tack.codegen.c_dialect import CModule
 from tack.codegen.c_facts import ExpressionFacts
 from tack.codegen.c_textures import sampled_arrays
 from tack.codegen.c_workgroups import WorkgroupEmitter
+from tack.codegen.host_bounds import plan_arguments
 from tack.codegen.integer_ops import IntegerCodeGen
 from tack.codegen.launch_plan import KernelPlan, LaunchPlan
 from tack.lang import ir
@@ -96,7 +97,8 @@ class CFamilyCodeGen(WorkgroupEmitter):
                 result = self._result_kernel(prelude, statement.values[0])
             else:
                 prelude.append(statement)
-        self.plan = LaunchPlan(tuple(loops), result, self.packed)
+        arguments = plan_arguments(self.kernel.params)
+        self.plan = LaunchPlan(tuple(loops), result, self.packed, arguments, self.kernel.name)
         return self.module.text()
 
     # -- what a dialect says

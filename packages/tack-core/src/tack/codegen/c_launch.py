@@ -5,6 +5,7 @@ from __future__ import annotations
 from tack.codegen.c_dialect import mangle
 from tack.codegen.c_expressions import CArray
 from tack.codegen.c_statements import StatementEmitter
+from tack.codegen.host_bounds import plan_ranges
 from tack.codegen.launch_plan import (
     ARRAY,
     FIRST,
@@ -18,7 +19,6 @@ from tack.codegen.launch_plan import (
     KernelPlan,
     RangePlan,
     loop_parameter,
-    plan_ranges,
 )
 from tack.lang import ir
 from tack.lang.types import ArrayType, i64, u64

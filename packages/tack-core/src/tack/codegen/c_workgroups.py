@@ -11,7 +11,8 @@ import math
 from tack.codegen.c_dialect import mangle
 from tack.codegen.c_expressions import CArray, typed
 from tack.codegen.c_launch import LaunchEmitter
-from tack.codegen.launch_plan import FIRST, STOP, KernelPlan, plan_ranges
+from tack.codegen.host_bounds import plan_ranges
+from tack.codegen.launch_plan import FIRST, STOP, KernelPlan
 from tack.codegen.reduction_tree import IDENTITY, combined
 from tack.lang import ir
 from tack.lang.ir_building import is_block_reduce

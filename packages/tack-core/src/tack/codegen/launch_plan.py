@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tack.lang import ir
 from tack.lang.records import record
-from tack.lang.types import ArrayType, DType, i64, u64
+from tack.lang.types import BY_NAME, DType, i64, u64
 
 Bound = tuple[Any, ...]
 
@@ -77,44 +76,52 @@ class LaunchPlan:
     """A call: its loops in order, then the kernel of one iteration that writes the result, if there is one.
 
     With `packed`, parameters that are not addresses are the fields of one structure, after the addresses, in order and
-    naturally aligned.
+    naturally aligned. `arguments` has the dtype of a scalar or the rank of an array for each of the user's parameters;
+    `kernel` is the kernel's name in messages.
     """
 
     loops: tuple[KernelPlan, ...]
     result: KernelPlan | None
     packed: bool
+    arguments: tuple[DType | int, ...] = ()
+    kernel: str = ""
+
+    def describe(self) -> dict[str, Any]:
+        """The plan in literals, for the disk cache."""
+        return {
+            "loops": [_describe_kernel(loop) for loop in self.loops],
+            "result": None if self.result is None else _describe_kernel(self.result),
+            "packed": self.packed,
+            "arguments": [a if isinstance(a, int) else a.name for a in self.arguments],
+            "kernel": self.kernel,
+        }
+
+    @staticmethod
+    def described(notes: dict[str, Any]) -> LaunchPlan:
+        """What `describe` was made from; raises ValueError, TypeError or KeyError if it is not."""
+        return LaunchPlan(
+            loops=tuple(map(_described_kernel, notes["loops"])),
+            result=None if notes["result"] is None else _described_kernel(notes["result"]),
+            packed=bool(notes["packed"]),
+            arguments=tuple(a if isinstance(a, int) else BY_NAME[a] for a in notes["arguments"]),
+            kernel=str(notes["kernel"]),
+        )
 
 
-def plan_ranges(
-    loop: ir.IRParallelFor | ir.IRWorkgroup, positions: dict[str, int], params: list[ir.IRParam]
-) -> tuple[RangePlan, ...]:
-    """The bounds of a loop without IR; `positions` has the parameters by name."""
-
-    def plan(node: ir.IRExpr) -> Bound:
-        match node:
-            case ir.IRConst():
-                return ("const", int(node.value))
-            case ir.IRVar():
-                return (SCALAR, positions[node.name])
-            case ir.IRArrayAttr():
-                return _attribute(node, positions[node.array], params)
-            case ir.IRUnary():
-                return ("neg", plan(node.operand))
-            case ir.IRBinOp():
-                return (node.op, plan(node.left), plan(node.right))
-            case ir.IRBuiltin():
-                return (node.name, *map(plan, node.args))
-        raise AssertionError(f"{type(node).__name__} is no host expression")
-
-    return tuple(RangePlan(plan(r.start), plan(r.stop), plan(r.step)) for r in loop.ranges)
+def _describe_kernel(plan: KernelPlan) -> tuple[Any, ...]:
+    parameters = [(p.kind, p.dtype.name, p.position, p.axis) for p in plan.parameters]
+    return (plan.name, parameters, [(r.start, r.stop, r.step) for r in plan.ranges], plan.group, plan.each)
 
 
-def _attribute(node: ir.IRArrayAttr, position: int, params: list[ir.IRParam]) -> Bound:
-    if node.attr == "ndim":
-        array_type = params[position].type
-        assert isinstance(array_type, ArrayType)
-        return ("const", array_type.ndim)
-    return ("shape", position, node.axis) if node.attr == "shape" else ("size", position)
+def _described_kernel(notes: tuple[Any, ...]) -> KernelPlan:
+    name, parameters, ranges, group, each = notes
+    return KernelPlan(
+        str(name),
+        tuple(KernelParameter(str(k), BY_NAME[d], int(position), int(axis)) for k, d, position, axis in parameters),
+        tuple(RangePlan(*r) for r in ranges),
+        int(group),
+        int(each),
+    )
 
 
 def loop_parameter(kind: str, axis: int = -1) -> KernelParameter:

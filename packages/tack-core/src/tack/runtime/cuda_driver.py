@@ -1,109 +1,87 @@
-"""The CUDA driver and NVRTC through ctypes: only the entry points that Tack uses, each with its result checked."""
+"""The CUDA driver and NVRTC through ctypes."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
 import importlib.util
+import os
 import sys
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-_OUT_OF_MEMORY: Final = 2
-_DRIVERS: Final = ("libcuda.so.1", "libcuda.so") if sys.platform != "win32" else ("nvcuda.dll",)
+from tack.runtime.gpu_driver import GpuDriver, GpuError, first_library
+
 _NVRTC: Final = ("libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12")
 
-_SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
-    "cuInit": (c_uint,),
-    "cuDriverGetVersion": (POINTER(c_int),),
-    "cuDeviceGetCount": (POINTER(c_int),),
-    "cuDeviceGet": (POINTER(c_int), c_int),
-    "cuDeviceGetName": (c_char_p, c_int, c_int),
-    "cuDeviceGetAttribute": (POINTER(c_int), c_int, c_int),
-    "cuDevicePrimaryCtxRetain": (POINTER(c_void_p), c_int),
-    "cuCtxSetCurrent": (c_void_p,),
-    "cuDeviceGetDefaultMemPool": (POINTER(c_void_p), c_int),
-    "cuMemPoolSetAttribute": (c_void_p, c_int, c_void_p),
-    "cuMemAllocAsync": (POINTER(c_uint64), c_size_t, c_void_p),
-    "cuMemFreeAsync": (c_uint64, c_void_p),
-    "cuMemsetD8Async": (c_uint64, c_ubyte, c_size_t, c_void_p),
-    "cuMemcpyHtoDAsync_v2": (c_uint64, c_void_p, c_size_t, c_void_p),
-    "cuMemcpyDtoHAsync_v2": (c_void_p, c_uint64, c_size_t, c_void_p),
-    "cuStreamCreate": (POINTER(c_void_p), c_uint),
-    "cuStreamSynchronize": (c_void_p,),
-    "cuModuleLoadData": (POINTER(c_void_p), c_void_p),
-    "cuModuleUnload": (c_void_p,),
-    "cuModuleGetFunction": (POINTER(c_void_p), c_void_p, c_char_p),
-    "cuLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p),
-    "cuGetErrorName": (c_int, POINTER(c_char_p)),
-    "cuGetErrorString": (c_int, POINTER(c_char_p)),
-}
 
-
-class CudaError(RuntimeError):
+class CudaError(GpuError):
     """The CUDA driver or NVRTC refused something; the message has its words."""
 
 
-class Driver:
-    """The driver's functions by name: ``driver.cuInit(0)`` raises where C would return an error code.
+class CudaDriver(GpuDriver):
+    """libcuda."""
 
-    Raises
-    ------
-    CudaError
-        If there is no driver, or it cannot start.
-    """
+    api = "CUDA"
+    libraries = ("libcuda.so.1", "libcuda.so") if sys.platform != "win32" else ("nvcuda.dll",)
+    error: ClassVar[type[GpuError]] = CudaError
+    names: ClassVar[dict[str, str]] = {
+        "init": "cuInit",
+        "device_count": "cuDeviceGetCount",
+        "device_get": "cuDeviceGet",
+        "device_name": "cuDeviceGetName",
+        "device_attribute": "cuDeviceGetAttribute",
+        "retain_context": "cuDevicePrimaryCtxRetain",
+        "set_current": "cuCtxSetCurrent",
+        "default_pool": "cuDeviceGetDefaultMemPool",
+        "pool_set": "cuMemPoolSetAttribute",
+        "allocate": "cuMemAllocAsync",
+        "free": "cuMemFreeAsync",
+        "host_allocate": "cuMemHostAlloc",
+        "host_free": "cuMemFreeHost",
+        "fill8": "cuMemsetD8Async",
+        "fill16": "cuMemsetD16Async",
+        "fill32": "cuMemsetD32Async",
+        "upload": "cuMemcpyHtoDAsync_v2",
+        "download": "cuMemcpyDtoHAsync_v2",
+        "copy": "cuMemcpyDtoDAsync_v2",
+        "stream_create": "cuStreamCreate",
+        "stream_wait": "cuStreamSynchronize",
+        "stream_wait_event": "cuStreamWaitEvent",
+        "event_create": "cuEventCreate",
+        "event_record": "cuEventRecord",
+        "event_wait": "cuEventSynchronize",
+        "event_elapsed": "cuEventElapsedTime",
+        "event_destroy": "cuEventDestroy_v2",
+        "module_load": "cuModuleLoadData",
+        "module_unload": "cuModuleUnload",
+        "module_function": "cuModuleGetFunction",
+        "launch": "cuLaunchKernel",
+    }
 
-    def __init__(self) -> None:
-        self._library = _first_library(_DRIVERS)
-        if self._library is None:
-            raise CudaError(f"no CUDA driver: none of {', '.join(_DRIVERS)} can be loaded")
-        for name, arguments in _SIGNATURES.items():
-            function = getattr(self._library, name)
-            function.argtypes, function.restype = arguments, c_int
-        self.cuInit(0)
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _SIGNATURES:
-            raise AttributeError(name)
-        function = getattr(self._library, name)
-
-        def checked(*arguments: Any) -> None:
-            code = function(*arguments)
-            if code:
-                raise self.error(code, name)
-
-        setattr(self, name, checked)
-        return checked
-
-    def address(self, name: str) -> int:
-        """Where a function of the driver lies, for native code that calls it."""
-        return ctypes.cast(getattr(self._library, name), c_void_p).value or 0
-
-    def error(self, code: int, what: str) -> Exception:
-        """The exception of an error code of the driver."""
-        texts = []
-        for function in ("cuGetErrorName", "cuGetErrorString"):
-            text = c_char_p()
-            getattr(self._library, function)(code, byref(text))
-            texts.append((text.value or b"unknown error").decode())
-        message = f"{what}: {texts[0]} ({texts[1]})"
-        return MemoryError(message) if code == _OUT_OF_MEMORY else CudaError(message)
-
-
-def _first_library(names: tuple[str, ...]) -> Any:
-    for name in names:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    return None
+    def texts(self, code: int) -> tuple[str, str]:
+        found = []
+        for name in ("cuGetErrorName", "cuGetErrorString"):
+            function, text = getattr(self._library, name), c_char_p()
+            function.argtypes = (c_int, POINTER(c_char_p))
+            function(code, byref(text))
+            found.append((text.value or b"unknown error").decode())
+        return found[0], found[1]
 
 
 @functools.cache
-def driver() -> Driver:
+def driver() -> CudaDriver:
     """The driver of this process."""
-    return Driver()
+    return CudaDriver()
+
+
+def _packaged_nvrtc() -> list[str]:
+    """The libraries of the PyPI package, the newest first."""
+    spec = importlib.util.find_spec("nvidia")
+    places = list(spec.submodule_search_locations or ()) if spec is not None else []
+    found = [str(p) for place in places for p in sorted(Path(place).glob("*/lib/libnvrtc.so.*"), reverse=True)]
+    return [p for p in found if "builtins" not in p]
 
 
 @functools.cache
@@ -115,13 +93,19 @@ def nvrtc() -> Any:
     CudaError
         If there is none; the message says what to install.
     """
-    spec = importlib.util.find_spec("nvidia")
-    places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    packaged = [str(p) for place in places for p in sorted(Path(place).glob("*/lib/libnvrtc.so.*"), reverse=True)]
-    library = _first_library((*(p for p in packaged if "builtins" not in p), *_NVRTC))
+    library = first_library((*_packaged_nvrtc(), *_NVRTC))
     if library is None:
         raise CudaError("no NVRTC, which compiles CUDA C: pip install tack-core[cuda]")
     return library
+
+
+@functools.cache
+def nvrtc_identity() -> str:
+    """What tells one NVRTC from another without loading it, which takes 10 ms: the file, or that it is the system's."""
+    for name in _packaged_nvrtc():
+        info = os.stat(name)
+        return f"{name} {info.st_size} {info.st_mtime_ns}"
+    return "system"
 
 
 def compile_cubin(source: str, name: str, architecture: str, options: tuple[str, ...]) -> bytes:
@@ -163,9 +147,7 @@ def _nvrtc_bytes(size_of: Any, get: Any, program: c_void_p) -> bytes:
 
 def device_count() -> int:
     """How many NVIDIA GPUs this machine has; 0 without a driver."""
-    count = c_int()
     try:
-        driver().cuDeviceGetCount(byref(count))
+        return driver().count()
     except CudaError:
         return 0
-    return count.value

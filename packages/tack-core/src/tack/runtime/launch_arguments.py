@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tack.lang.records import record
-from tack.lang.types import ArrayType, DType, ValueType
+from tack.lang.types import DType
 from tack.runtime.backend import BLOCK_WORDS_PER_PARAM
 
 _pack_word = struct.Struct("<q").pack
@@ -26,21 +26,20 @@ class CallArguments:
     scalars: Sequence[int | float]
 
 
-def read_arguments(block: int, types: Sequence[ValueType | None]) -> CallArguments:
-    """What the block at this address holds for parameters of these types."""
-    words = (ctypes.c_int64 * (BLOCK_WORDS_PER_PARAM * len(types))).from_address(block)
+def read_arguments(block: int, arguments: Sequence[DType | int]) -> CallArguments:
+    """What the block at this address holds; `arguments` as in `LaunchPlan`: a scalar's dtype, an array's rank."""
+    words = (ctypes.c_int64 * (BLOCK_WORDS_PER_PARAM * len(arguments))).from_address(block)
     addresses: list[int] = []
     shapes: list[tuple[int, ...]] = []
     scalars: list[int | float] = []
-    for position, kind in enumerate(types):
+    for position, kind in enumerate(arguments):
         first = words[BLOCK_WORDS_PER_PARAM * position]
-        if isinstance(kind, ArrayType):
+        if isinstance(kind, int):
             extents = words[BLOCK_WORDS_PER_PARAM * position + 2]
-            shapes.append(tuple((ctypes.c_int64 * kind.ndim).from_address(extents)))
+            shapes.append(tuple((ctypes.c_int64 * kind).from_address(extents)))
             addresses.append(first)
             scalars.append(0)
         else:
-            assert isinstance(kind, DType)
             shapes.append(())
             addresses.append(0)
             scalars.append(decode_word(first, kind))

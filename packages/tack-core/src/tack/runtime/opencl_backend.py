@@ -18,6 +18,7 @@ from tack.lang.array import Array
 from tack.lang.ir import IRKernel
 from tack.lang.types import f32
 from tack.runtime.backend import Backend, VariantOptions
+from tack.runtime.launch_arguments import CallArguments
 from tack.runtime.opencl_devices import (
     build_options,
     capabilities,
@@ -26,8 +27,9 @@ from tack.runtime.opencl_devices import (
     has_wide_atomics,
     usable_devices,
 )
-from tack.runtime.opencl_launch import CallArguments, DeviceKernel, OpenCLExecutable, Program, Stream
+from tack.runtime.opencl_launch import Program, Stream
 from tack.runtime.opencl_memory import DeviceMemory, HostArray
+from tack.runtime.queued_launch import QueuedExecutable, QueuedKernel
 from tack.runtime.workgroup_limits import check_workgroups
 
 _GROUP: Final = 256  # iterations a workgroup, where the device allows so many
@@ -52,12 +54,11 @@ class OpenCLBackend(Backend):
     def __init__(self, number: int) -> None:
         self.name = "opencl" if number == default_number() else f"opencl:{number}"
         self.device = usable_devices()[number]
+        self.capabilities = capabilities(self.device)
         self.options = build_options(self.device)
         self._stream = Stream(self.device)
-        images = ["texture_images"] if self._stream.buffers.filters_images() else []
-        self.capabilities = capabilities(self.device) | frozenset(images)
         self._programs: weakref.WeakValueDictionary[str, Program] = weakref.WeakValueDictionary()
-        self._reductions: dict[str, DeviceKernel] = {}
+        self._reductions: dict[str, QueuedKernel] = {}
         self._group = _largest_group(self.device)
         self.supports_device_reductions = self._group >= LANES
 
@@ -82,11 +83,11 @@ class OpenCLBackend(Backend):
 
     # -- kernels
 
-    def compile(self, kernel: IRKernel, options: VariantOptions) -> OpenCLExecutable:
+    def compile(self, kernel: IRKernel, options: VariantOptions) -> QueuedExecutable:
         self._stream.check_process()
         generator = self._generator(kernel, options)
         program = self._build(generator.source(), kernel.name)
-        return OpenCLExecutable(self._stream, program, kernel, generator.plan)
+        return QueuedExecutable(self._stream, generator.plan, program.function, program)
 
     def inspect(self, kernel: IRKernel, options: VariantOptions) -> dict[str, str]:
         return {"opencl": self._generator(kernel, options).source()}
@@ -101,7 +102,6 @@ class OpenCLBackend(Backend):
             group=self._group,
             f64=has_f64(self.device),
             wide_atomics=has_wide_atomics(self.device),
-            texture_images="texture_images" in self.capabilities,
         )
 
     def _build(self, source: str, name: str) -> Program:
@@ -118,21 +118,20 @@ class OpenCLBackend(Backend):
         if array.dtype is not f32:
             return super().reduce_array(array, op)
         stream, found = self._stream, np.array([IDENTITY[op]], np.float32)
-        buffer, _ = stream.buffers.find(array._data)
-        call = CallArguments([buffer], [array.shape], [0])
+        call = CallArguments([array._data], [array.shape], [0])
         with stream.lock:
-            kernel = self._reduction(op)
-            cell = cl.Buffer(stream.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=found)
-            kernel.enqueue(stream, call, None, array.size, cell)
-        cl.enqueue_copy(stream.queue, found, cell, is_blocking=True)
+            kernel, cell = self._reduction(op), stream.cell(found.nbytes)
+            self.upload(cell.address, found)
+            kernel.enqueue(stream, call, None, array.size, cell.address)
+        self.download(cell.address, found)
         return float(found[0])
 
-    def _reduction(self, op: str) -> DeviceKernel:
+    def _reduction(self, op: str) -> QueuedKernel:
         """The kernel of an operation, built at its first use; the caller holds the stream's lock."""
         if op not in self._reductions:
             source, plan = array_reduction_source(OpenCLCodeGen, op, self._generator_options())
             program = self._build(source, f"{op}()")
-            self._reductions[op] = DeviceKernel(program, plan)
+            self._reductions[op] = QueuedKernel(program.function(plan.name), plan)
         return self._reductions[op]
 
 

@@ -1,48 +1,37 @@
-"""Launching the kernels of a `LaunchPlan` on an OpenCL queue: arguments from the block, iterations from the bounds."""
+"""The queue and the programs of an OpenCL device."""
 
 from __future__ import annotations
 
-import ctypes
 import os
-import struct
 import threading
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyopencl as cl
 
-from tack.codegen import launch_plan as plans
-from tack.codegen.launch_plan import KernelParameter, KernelPlan, LaunchPlan
-from tack.lang.ir import IRKernel
-from tack.lang.records import record
-from tack.lang.types import ArrayType, DType, f32, f64
-from tack.runtime.backend import STATUS_BOUNDS_OVERFLOW, STATUS_BOUNDS_ZERO_DIVISION, STATUS_OK
-from tack.runtime.launch_arguments import read_arguments, store_result
-from tack.runtime.launch_ranges import LoopSpace, compile_space
 from tack.runtime.opencl_memory import BufferTable
+from tack.runtime.queued_launch import LaunchQueue
 
-# Devices limit the size of a launch, some to 2**31 threads. Longer loops are launched in pieces of whole groups.
-PIECE: Final = 1 << 30
-_RESULT_BYTES: Final = 8
-
-_pack_word = struct.Struct("<q").pack
-_pack_unsigned = struct.Struct("<Q").pack
+# Devices limit the size of a launch, some to 2**31 threads.
+_MOST_THREADS: Final = 1 << 30
 
 
-class Stream:
+class Stream(LaunchQueue):
     """What all kernels of a device share.
 
-    OpenCL forbids two threads to set the arguments of one kernel at once, and a call of several loops must not be split
-    by another call: `lock` is held while a call is enqueued.
+    OpenCL forbids two threads to set the arguments of one kernel at once: only with the lock held are they set.
     """
 
+    driver_errors: ClassVar[tuple[type[Exception], ...]] = (cl.Error,)
+
     def __init__(self, device: cl.Device) -> None:
-        self.device = device
+        self.device, self.label = device, device.name
         self.context = cl.Context([device])
         self.queue = cl.CommandQueue(self.context)  # in order: the default
         self.buffers = BufferTable(self.context, self.queue)
         self.lock = threading.RLock()
+        self.most_groups = _MOST_THREADS // device.max_work_group_size
         self._process = os.getpid()
 
     def check_process(self) -> None:
@@ -58,6 +47,33 @@ class Stream:
                 f"OpenCL device {self.device.name} was used before this process was forked, and does not work across a "
                 "fork: start processes with multiprocessing's 'spawn', or use the device only after the fork"
             )
+
+    def begin(self) -> None:
+        self.check_process()
+
+    def flush(self) -> None:
+        self.queue.flush()
+
+    def resolve(self, address: int) -> cl.Buffer:
+        buffer, offset = self.buffers.find(address)
+        assert offset == 0, "an array that starts inside its buffer"  # none does: the host makes no slices
+        return buffer
+
+    def texture(self, address: int, shape: tuple[int, ...]) -> cl.Image:
+        return self.buffers.image(address, shape)
+
+    def launch(self, function: cl.Kernel, values: Sequence[Any], groups: int, group: int) -> None:
+        for index, value in enumerate(values):
+            function.set_arg(index, value)
+        cl.enqueue_nd_range_kernel(self.queue, function, (groups * group,), (group,))
+
+    def cell(self, nbytes: int) -> Any:
+        return self.buffers.allocate(nbytes)
+
+    def read(self, cell: Any, nbytes: int) -> bytes:
+        found = np.zeros(nbytes, np.uint8)
+        self.buffers.download(cell.address, found)
+        return found.tobytes()
 
 
 class Program:
@@ -83,6 +99,11 @@ class Program:
                 f"of the driver: {error}\n{log}\n{lines}"
             ) from None
 
+<<<<<<< packages/tack-core/src/tack/runtime/opencl_launch.py
+    def function(self, name: str) -> cl.Kernel:
+        """The kernel of a name, for one executable: its arguments are part of it."""
+        return cl.Kernel(self.built, name)
+=======
 
 @record(frozen=True)
 class CallArguments:
@@ -216,3 +237,4 @@ class OpenCLExecutable:
         buffer, offset = self._stream.buffers.find(address)
         assert offset == 0, "an array that starts inside its buffer"  # none does: the host makes no slices
         return buffer
+>>>>>>> /tmp/team/d-new

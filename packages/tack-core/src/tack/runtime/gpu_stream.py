@@ -1,0 +1,134 @@
+"""The stream, the modules and the memory of a GPU whose driver is a `GpuDriver`: CUDA's and HIP's."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import threading
+from collections.abc import Sequence
+from ctypes import byref, c_uint64, c_void_p
+from typing import Any, Final
+
+import numpy as np
+
+from tack.runtime.gpu_driver import GpuDriver, GpuError
+from tack.runtime.queued_launch import LaunchQueue
+
+HostArray = np.ndarray[Any, Any]
+
+_MOST_GROUPS: Final = 2**31 - 1
+_WORD: Final = 8  # no parameter is wider
+_pack_address = struct.Struct("<Q").pack
+
+
+class Stream(LaunchQueue):
+    """The context and the one stream of a device, which calls of all threads share in order.
+
+    The stream waits for, and is waited for by, the legacy default stream, so arrays of other libraries need no hand-off
+    as long as these use theirs.
+    """
+
+    driver_errors = (GpuError,)
+    most_groups = _MOST_GROUPS
+
+    def __init__(self, driver: GpuDriver, number: int, label: str) -> None:
+        self.driver, self.label, self.error = driver, label, driver.error  # type: ignore[misc]
+        self._process = os.getpid()
+        self.context, self.handle = driver.context(number), c_void_p()
+        driver.set_current(self.context)
+        driver.stream_create(byref(self.handle), 0)
+        self.lock = threading.RLock()
+
+    def begin(self) -> None:
+        """Make the device's context the current one of this thread.
+
+        Raises
+        ------
+        GpuError
+            In a process that was forked after the device had been used.
+        """
+        if os.getpid() != self._process:
+            raise self.error(
+                f"{self.driver.api} was used before this process was forked, and does not work across a fork: start "
+                "processes with multiprocessing's 'spawn', or use the device only after the fork"
+            )
+        self.driver.set_current(self.context)
+
+    def wait(self) -> None:
+        """Wait until all that was enqueued is over."""
+        self.begin()
+        self.driver.stream_wait(self.handle)
+
+    # -- launches
+
+    def resolve(self, address: int) -> bytes:
+        return _pack_address(address)
+
+    def launch(self, function: c_void_p, values: Sequence[bytes], groups: int, group: int) -> None:
+        words = ctypes.create_string_buffer(b"".join(v.ljust(_WORD, b"\0") for v in values))
+        start = ctypes.addressof(words)
+        pointers = (c_void_p * len(values))(*range(start, start + _WORD * len(values), _WORD))
+        self.driver.launch(function, groups, 1, 1, group, 1, 1, 0, self.handle, pointers, None)
+
+    def cell(self, nbytes: int) -> DeviceMemory:
+        return DeviceMemory(self, nbytes)
+
+    def read(self, cell: DeviceMemory, nbytes: int) -> bytes:
+        found = np.zeros(nbytes, np.uint8)
+        self.download(cell.address, found)
+        return found.tobytes()
+
+    # -- copies
+
+    def upload(self, address: int, source: HostArray) -> None:
+        """Copy a C-contiguous host array; returns when it has been read."""
+        self.begin()
+        if source.nbytes:
+            self.driver.upload(address, source.ctypes.data, source.nbytes, self.handle)
+            self.driver.stream_wait(self.handle)  # the caller may change the source at once
+
+    def download(self, address: int, target: HostArray) -> None:
+        """Copy into a C-contiguous host array; returns when it is there."""
+        self.begin()
+        if target.nbytes:
+            self.driver.download(target.ctypes.data, address, target.nbytes, self.handle)
+            self.driver.stream_wait(self.handle)
+
+
+class DeviceMemory:
+    """One allocation, given back to the device's pool, in the stream's order, when nothing refers to it any more."""
+
+    __slots__ = ("_stream", "address")
+
+    def __init__(self, stream: Stream, nbytes: int) -> None:
+        self._stream, self.address, pointer = stream, 0, c_uint64()
+        stream.begin()
+        stream.driver.allocate(byref(pointer), max(1, nbytes), stream.handle)
+        self.address = pointer.value
+        stream.driver.fill8(self.address, 0, max(1, nbytes), stream.handle)
+
+    def __del__(self) -> None:
+        if self.address and os.getpid() == self._stream._process:
+            self._stream.begin()
+            self._stream.driver.free(self.address, self._stream.handle)
+
+
+class Module:
+    """Loaded machine code; unloaded when nothing refers to it any more."""
+
+    def __init__(self, stream: Stream, code: bytes) -> None:
+        self._stream, self._handle = stream, c_void_p()
+        stream.begin()
+        stream.driver.module_load(byref(self._handle), code)
+
+    def function(self, name: str) -> c_void_p:
+        """The kernel of a name; it goes when the module does."""
+        found = c_void_p()
+        self._stream.driver.module_function(byref(found), self._handle, name.encode())
+        return found
+
+    def __del__(self) -> None:
+        if self._handle.value and os.getpid() == self._stream._process:
+            self._stream.begin()
+            self._stream.driver.module_unload(self._handle)  # waits for the kernels that are running

@@ -1,0 +1,221 @@
+"""Launching the kernels of a `LaunchPlan` on a device with a queue: everything that no driver has a say in.
+
+A device supplies a `LaunchQueue`: how to launch one function, what its API takes for an address, how to read a few
+bytes back. Reading the argument block, evaluating bounds, cutting long loops into pieces, the values of parameters, the
+result and the words of errors are here, once for all devices.
+"""
+
+from __future__ import annotations
+
+import abc
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from tack.codegen import launch_plan as plans
+from tack.codegen.launch_plan import KernelParameter, KernelPlan, LaunchPlan
+from tack.lang.types import DType
+from tack.runtime.backend import STATUS_BOUNDS_OVERFLOW, STATUS_BOUNDS_ZERO_DIVISION, STATUS_OK
+from tack.runtime.launch_arguments import CallArguments, read_arguments, store_result
+from tack.runtime.launch_ranges import LoopSpace, compile_space
+
+_FORMATS: Final = {
+    "i8": "<b", "u8": "<B", "i16": "<h", "u16": "<H", "i32": "<i", "u32": "<I", "i64": "<q", "u64": "<Q", "f64": "<d"
+}  # fmt: skip
+
+
+class LaunchQueue(abc.ABC):
+    """The one queue of a device, which calls of all threads share in order.
+
+    Attributes
+    ----------
+    label
+        The device in messages.
+    most_groups
+        The most workgroups of one launch; longer loops are launched in pieces.
+    lock
+        Held while a call is enqueued, so that a call of several loops is not split by another, and never while a kernel
+        runs. The same thread may take it again.
+    driver_errors
+        What the driver's refusals are raised as.
+    error
+        What a refused launch is raised as; it takes a message.
+    """
+
+    label: str
+    most_groups: int
+    lock: AbstractContextManager[Any]
+    driver_errors: ClassVar[tuple[type[Exception], ...]] = (RuntimeError,)
+    error: ClassVar[type[Exception]] = RuntimeError
+
+    def begin(self) -> None:  # noqa: B027
+        """Before a call is enqueued, with the lock held: make a context current, refuse a forked process."""
+
+    def flush(self) -> None:  # noqa: B027
+        """After a call that has no result, with the lock held: let the device start."""
+
+    @abc.abstractmethod
+    def resolve(self, address: int) -> Any:
+        """What `launch` takes for a parameter that is an address."""
+
+    def texture(self, address: int, shape: tuple[int, ...]) -> Any:
+        """What `launch` takes for an image of the texels at an address, where the device has images."""
+        raise NotImplementedError
+
+    @abc.abstractmethod
+    def launch(self, function: Any, values: Sequence[Any], groups: int, group: int) -> None:
+        """Enqueue `groups` workgroups of `group` threads; `values` by parameter: what `resolve` gave, or bytes."""
+
+    @abc.abstractmethod
+    def cell(self, nbytes: int) -> Any:
+        """Memory for a result, with its `address`; freed with the object."""
+
+    @abc.abstractmethod
+    def read(self, cell: Any, nbytes: int) -> bytes:
+        """The bytes of a cell, when everything that was enqueued before is over. Called without the lock."""
+
+
+class QueuedKernel:
+    """One generated kernel: its function as the device's API has it, and its plan."""
+
+    def __init__(self, function: Any, plan: KernelPlan) -> None:
+        self.function, self.plan = function, plan
+        self.space = compile_space(plan.ranges)
+        kinds = (plans.FIRST, plans.STOP)
+        self._varying = [(i, p) for i, p in enumerate(plan.parameters) if p.kind in kinds]
+
+    def enqueue(
+        self, queue: LaunchQueue, call: CallArguments, space: LoopSpace | None, total: int, result: int = 0
+    ) -> None:
+        """Enqueue iterations 0 to `total`, in pieces of whole workgroups; the caller holds the queue's lock."""
+        plan = self.plan
+        values = [_value(parameter, queue, call, space, result) for parameter in plan.parameters]
+        per_group = plan.group * plan.each
+        piece = queue.most_groups * per_group
+        if not self._varying:  # nothing would tell a piece from another
+            check_launch_size(plan.name, -(-total // per_group), queue)
+        for first in range(0, total, piece):
+            stop = min(first + piece, total)
+            for index, parameter in self._varying:
+                values[index] = pack(first if parameter.kind == plans.FIRST else stop, parameter.dtype)
+            queue.launch(self.function, values, -(-(stop - first) // per_group), plan.group)
+
+
+def check_launch_size(what: str, groups: int, queue: LaunchQueue) -> None:
+    """Refuse a launch that cannot be cut into pieces and is larger than the device allows.
+
+    Parameters
+    ----------
+    what
+        What is launched, in words: "Array sum()", a kernel's name.
+    groups
+        The workgroups that it needs.
+    queue
+        The device's.
+
+    Raises
+    ------
+    ValueError
+        If there are more than `queue.most_groups`.
+    """
+    if groups > queue.most_groups:
+        raise ValueError(f"{what}: {groups} workgroups, and a launch on {queue.label} has at most {queue.most_groups}")
+
+
+def _value(
+    parameter: KernelParameter, queue: LaunchQueue, call: CallArguments, space: LoopSpace | None, result: int
+) -> Any:
+    """The value of a parameter, None if it is another in each piece."""
+    kind, position, axis = parameter.kind, parameter.position, parameter.axis
+    if kind == plans.ARRAY:
+        return queue.resolve(call.addresses[position])
+    if kind == plans.TEXTURE:
+        return queue.texture(call.addresses[position], call.shapes[position])
+    if kind == plans.RESULT:
+        return queue.resolve(result)
+    if kind in (plans.FIRST, plans.STOP):
+        return None
+    if kind == plans.SCALAR:
+        return pack(call.scalars[position], parameter.dtype)
+    if kind == plans.EXTENT:
+        return pack(call.shapes[position][axis], parameter.dtype)
+    assert space is not None
+    per_axis = {plans.TRIPS: space.trips, plans.START: space.starts, plans.STEP: space.steps}
+    return pack(per_axis[kind][axis], parameter.dtype)
+
+
+def pack(value: int | float, dtype: DType) -> bytes:
+    """A number as the bytes of its type; a float too large for f32 becomes infinite, as by a cast."""
+    if dtype.name == "f32":
+        return bytes(ctypes.c_float(value))
+    return struct.pack(_FORMATS[dtype.name], value)
+
+
+class QueuedExecutable:
+    """A compiled kernel. A launch returns when it is enqueued, or, if it has a result, when that is there.
+
+    Parameters
+    ----------
+    queue
+        The device's.
+    plan
+        How to launch it.
+    function
+        Gives the function of a kernel's name, as `LaunchQueue.launch` takes it.
+    owner
+        Whatever must live as long as the functions.
+    """
+
+    address: int | None = None  # of a native launcher, where there is one
+    may_print = False
+
+    def __init__(
+        self, queue: LaunchQueue, plan: LaunchPlan, function: Callable[[str], Any], owner: object = None
+    ) -> None:
+        self._queue, self._plan, self._owner = queue, plan, owner
+        self._loops = [QueuedKernel(function(loop.name), loop) for loop in plan.loops]
+        self._result: QueuedKernel | None = None
+        if plan.result is not None:
+            self._result = QueuedKernel(function(plan.result.name), plan.result)
+            self._result_dtype = next(p.dtype for p in plan.result.parameters if p.kind == plans.RESULT)
+
+    def launch(self, block: int) -> int:
+        """Enqueue the loops of a call; all bounds are evaluated before any of them runs.
+
+        Raises
+        ------
+        Exception
+            The queue's `error`, if the device refuses a launch, or an earlier one has failed.
+        """
+        queue, call = self._queue, read_arguments(block, self._plan.arguments)
+        try:
+            spaces = [loop.space(call.scalars, call.shapes) for loop in self._loops]
+        except OverflowError:
+            return STATUS_BOUNDS_OVERFLOW
+        except ZeroDivisionError:
+            return STATUS_BOUNDS_ZERO_DIVISION
+        where = "before its launch"
+        try:
+            with queue.lock:
+                queue.begin()
+                for number, (loop, space) in enumerate(zip(self._loops, spaces, strict=True), 1):
+                    if space.total:
+                        where = f"loop {number} of {len(spaces)}, {space.total} iterations"
+                        loop.enqueue(queue, call, space, space.total)
+                where = "the result"
+                if self._result is None:
+                    queue.flush()
+                else:
+                    cell = queue.cell(self._result_dtype.itemsize)
+                    self._result.enqueue(queue, call, None, 1, cell.address)
+            if self._result is not None:
+                found = queue.read(cell, self._result_dtype.itemsize)
+                store_result(block, len(self._plan.arguments), np.frombuffer(found, self._result_dtype.numpy))
+        except queue.driver_errors as error:
+            text = f"kernel `{self._plan.kernel}` could not run on {queue.label} ({where}): {error}"
+            raise queue.error(text) from error
+        return STATUS_OK
