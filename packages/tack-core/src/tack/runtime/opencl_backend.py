@@ -54,9 +54,10 @@ class OpenCLBackend(Backend):
     def __init__(self, number: int) -> None:
         self.name = "opencl" if number == default_number() else f"opencl:{number}"
         self.device = usable_devices()[number]
-        self.capabilities = capabilities(self.device)
         self.options = build_options(self.device)
         self._stream = Stream(self.device)
+        images = ["texture_images"] if self._stream.buffers.filters_images() else []
+        self.capabilities = capabilities(self.device) | frozenset(images)
         self._programs: weakref.WeakValueDictionary[str, Program] = weakref.WeakValueDictionary()
         self._reductions: dict[str, QueuedKernel] = {}
         self._group = _largest_group(self.device)
@@ -102,6 +103,7 @@ class OpenCLBackend(Backend):
             group=self._group,
             f64=has_f64(self.device),
             wide_atomics=has_wide_atomics(self.device),
+            texture_images="texture_images" in self.capabilities,
         )
 
     def _build(self, source: str, name: str) -> Program:
