@@ -1,5 +1,7 @@
 """Tack: a Python-first kernel language with one answer per defined program, on every device."""
 
+from typing import TYPE_CHECKING
+
 from tack import math, random
 from tack.lang.array import Array
 from tack.lang.constant import Constant, constant
@@ -119,6 +121,19 @@ block_min = PUBLIC["block_min"]
 block_max = PUBLIC["block_max"]
 ndrange = PUBLIC["ndrange"]
 
+if TYPE_CHECKING:
+    from tack import algorithms
+
+
+def __getattr__(name: str) -> object:
+    """`tack.algorithms`, imported when it is first asked for: most programs need none."""
+    if name == "algorithms":
+        import tack.algorithms
+
+        return tack.algorithms
+    raise AttributeError(f"module 'tack' has no attribute {name!r}")
+
+
 __all__ = [
     "Array",
     "Constant",
@@ -133,6 +148,7 @@ __all__ = [
     "VecType",
     "abs",
     "acos",
+    "algorithms",
     "all",
     "any",
     "arange",

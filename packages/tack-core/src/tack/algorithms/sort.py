@@ -1,0 +1,169 @@
+"""Sorting by radix: one pass a digit, from the lowest to the highest, each keeping the order that the last one made.
+
+A pass counts the digits of each part of the keys, scans the counts, digit by digit and in each digit part by part, to
+find where the part's keys of that digit begin, and moves every key there. Parts are independent, so they run at once.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from tack.algorithms.arguments import checked, overlap, viewed_as
+from tack.algorithms.scan import exclusive_scan
+from tack.lang import types
+from tack.lang.array import Array, new_array
+from tack.lang.intrinsics import PUBLIC
+from tack.lang.kernel import Kernel, kernel
+from tack.lang.records import record
+from tack.lang.types import BY_NAME, DType, Scalar
+
+local = PUBLIC["local"]
+i32: Any = types.i32  # to a type checker its calls give host scalars, which have no operators
+i64 = types.i64
+
+
+@record(frozen=True)
+class _Plan:
+    """How a device sorts.
+
+    Attributes
+    ----------
+    digit_bits
+        The most bits of a digit: each iteration has a table with an entry for each digit.
+    parts, part_size
+        The most parts, and the least number of keys in one.
+    """
+
+    digit_bits: int
+    parts: int
+    part_size: int
+
+
+# A table of 2048 counts fits the innermost cache of a processor, and 32 bits take three passes, not four.
+_FEW_THREADS = _Plan(digit_bits=11, parts=64, part_size=4096)
+_MANY_THREADS = _Plan(digit_bits=4, parts=1 << 14, part_size=64)
+
+
+@functools.cache
+def _pass_kernels(position: DType, digits: int) -> tuple[Kernel, Kernel]:
+    """The kernels that count and that move, for positions of a type and tables of a size."""
+
+    # `flip` turns the order of signed numbers into that of unsigned ones.
+    @kernel
+    def count(keys: Any, counts: Any, parts: i64, shift: Any, last: Any, flip: Any) -> None:  # type: ignore[valid-type]
+        for part in range(parts):
+            mine = local(digits, position)
+            for digit in range(last + 1):
+                mine[digit] = 0
+            for i in range(keys.size * part // parts, keys.size * (part + 1) // parts):
+                mine[i32((keys[i] ^ flip) >> shift) & last] += 1
+            for digit in range(last + 1):
+                counts[digit * parts + part] = mine[digit]
+
+    @kernel
+    def move(keys: Any, out: Any, starts: Any, parts: i64, shift: Any, last: Any, flip: Any) -> None:  # type: ignore[valid-type]
+        for part in range(parts):
+            place = local(digits, position)
+            for digit in range(last + 1):
+                place[digit] = starts[digit * parts + part]
+            for i in range(keys.size * part // parts, keys.size * (part + 1) // parts):
+                key = keys[i]
+                digit_of_key = i32((key ^ flip) >> shift) & last
+                out[place[digit_of_key]] = key
+                place[digit_of_key] += 1
+
+    return count, move
+
+
+# The bits of floats, as unsigned keys in the order of the numbers. NaN comes last, whatever its sign bit.
+
+
+@kernel
+def _order_floats(bits: Any, keys: Any, sign: Any, infinity: Any) -> None:
+    for i in range(keys.size):
+        x = bits[i]
+        if (x & ~sign) > infinity:
+            x = x & ~sign
+        keys[i] = ~x if x & sign else x | sign
+
+
+@kernel
+def _restore_floats(keys: Any, sign: Any) -> None:
+    for i in range(keys.size):
+        x = keys[i]
+        keys[i] = x & ~sign if x & sign else ~x
+
+
+_INFINITY = {32: 0x7F80_0000, 64: 0x7FF0_0000_0000_0000}
+
+
+def sort(values: Any, out: Array | None = None) -> Array:
+    """The elements in ascending order.
+
+    Floats are in the order of their numbers: -0.0 before 0.0, and NaN last, as in NumPy. A NaN may lose its sign bit.
+
+    Parameters
+    ----------
+    values : array of shape (n,), any dtype
+        A Tack array, or what `tack.asarray` takes.
+    out : tack.Array of shape (n,), optional
+        Where the result goes, of the same dtype and device; may be `values` itself. A new array if None.
+
+    Returns
+    -------
+    tack.Array of shape (n,)
+        `out`, of the dtype of the values.
+
+    Raises
+    ------
+    TypeError
+        If the elements are vectors or matrices, or `out` has another dtype.
+    ValueError
+        If the values are not one-dimensional, or `out` has another length or device, or is read-only.
+
+    Examples
+    --------
+    >>> tack.algorithms.sort(tack.asarray([3, -1, 4, 1])).numpy().tolist()
+    [-1, 1, 3, 4]
+    """
+    source, target = checked("sort", values, out)
+    if source.size:
+        with source.device:
+            _sort(source, target)
+    return target
+
+
+def _sort(source: Array, target: Array) -> None:
+    dtype = source.dtype
+    plan = _FEW_THREADS if source.device.supports("serial_workgroups") else _MANY_THREADS
+    unsigned = BY_NAME[f"u{dtype.bits}"]
+    sign = unsigned(1 << (dtype.bits - 1))
+    passes = -(-dtype.bits // plan.digit_bits)
+    spare = new_array(source.shape, unsigned, source.device)
+    keys, result = viewed_as(source, unsigned), viewed_as(target, unsigned)
+    # Where the passes write, in turn: the last one into the result.
+    turns = (result, spare) if passes % 2 else (spare, result)
+    if dtype.is_float:
+        _order_floats(keys, turns[1], sign, unsigned(_INFINITY[dtype.bits]))
+        keys = turns[1]
+    elif overlap(keys, turns[0]):
+        keys = keys.copy()
+    flip = sign if dtype.is_integer and dtype.is_signed else unsigned(0)
+    bits = -(-dtype.bits // passes)
+    for k in range(passes):
+        _pass(plan, keys, turns[k % 2], k * bits, bits, flip)
+        keys = turns[k % 2]
+    if dtype.is_float:
+        _restore_floats(result, sign)
+
+
+def _pass(plan: _Plan, keys: Array, out: Array, shift: int, bits: int, flip: Scalar) -> None:
+    """Move keys to where their digit of `bits` bits from `shift` on puts them."""
+    position = i32 if keys.size < 1 << 31 else i64
+    count, move = _pass_kernels(position, 1 << plan.digit_bits)
+    parts = max(1, min(plan.parts, keys.size // plan.part_size))
+    counts = new_array((parts << bits,), position, keys.device)
+    last = (1 << bits) - 1
+    count(keys, counts, parts, shift, last, flip)
+    move(keys, out, exclusive_scan(counts, counts), parts, shift, last, flip)
