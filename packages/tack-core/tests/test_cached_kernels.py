@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,9 @@ def store(tmp_path, monkeypatch):
     """A cache of this test's own."""
     made = DiskCache(str(tmp_path / "cache"))
     monkeypatch.setattr(code_store, "cache", lambda: made)
+    # Whoever works on Tack while its tests run should not see them fail.
+    monkeypatch.setattr(code_store, "tack_digest", lambda: "this Tack")
+    monkeypatch.setattr(code_store, "sources_have_changed", lambda: False)
     return made
 
 
@@ -192,8 +196,8 @@ def test_version_processor_options_and_types_are_in_the_key(store, monkeypatch):
     monkeypatch.setattr(code_store, "tack_digest", lambda: "another Tack")
     run(module(KERNEL, **space))
     assert len(entries(store)) == 5
-    monkeypatch.undo()
-    monkeypatch.setattr(code_store, "cache", lambda: store)
+    monkeypatch.setattr(code_store, "tack_digest", lambda: "this Tack")
+    monkeypatch.setattr(cpu_backend, "code_target", lambda: target)
     run(module(KERNEL, **space), np.float32)
     assert len(entries(store)) == 6
     both = module("@tack.kernel\ndef k(a, b):\n    for i in range(3):\n        a[i] = b[i]\n")
@@ -205,6 +209,53 @@ def test_version_processor_options_and_types_are_in_the_key(store, monkeypatch):
     seen = built(monkeypatch)
     assert run(module(KERNEL, **space)) == [3.0] * 3
     assert seen == []
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch):
+    """Two files for Tack's own, and a process that loaded them later."""
+    root = tmp_path / "tack"
+    for folder, text in (("lang", "x = 1\n"), ("runtime", "y = 1\n")):
+        (root / folder).mkdir(parents=True)
+        (root / folder / "a.py").write_text(text)
+    monkeypatch.setattr(host_identity, "__file__", str(root / "runtime" / "host_identity.py"))
+    monkeypatch.setattr(host_identity, "cache", lambda: DiskCache(str(tmp_path / "cache")))
+    monkeypatch.setattr(host_identity, "_stamped", [])
+    monkeypatch.setattr(host_identity, "LOADED", time.time_ns() + 10**12)
+    return root
+
+
+def tack_digest():
+    return host_identity.tack_digest.__wrapped__()
+
+
+def test_tack_is_told_by_the_content_of_its_files(sources):
+    """CACHE-2: not by size and times, which another version may share; and touching a file makes no other Tack."""
+    file = sources / "lang" / "a.py"
+    known = tack_digest()
+    assert tack_digest() == known
+    info = file.stat()
+    file.write_text("x = 2\n")
+    os.utime(file, ns=(info.st_atime_ns, info.st_mtime_ns))
+    assert (file.stat().st_size, file.stat().st_mtime_ns) == (info.st_size, info.st_mtime_ns)
+    other = tack_digest()
+    assert other != known
+    assert tack_digest() == other, "also from the note of the first time"
+    file.write_text("x = 1\n")
+    os.utime(file)
+    assert tack_digest() == known
+    file.rename(file.with_name("b.py"))
+    assert tack_digest() not in (known, None)
+
+
+def test_a_tack_that_changes_under_a_process_keeps_nothing(sources, monkeypatch):
+    """CACHE-2: what is loaded before and after is no version at all."""
+    assert tack_digest() is not None
+    assert not host_identity.sources_have_changed()
+    (sources / "lang" / "a.py").write_text("x = 3\n")
+    assert host_identity.sources_have_changed()
+    monkeypatch.setattr(host_identity, "LOADED", 10**9)
+    assert tack_digest() is None
 
 
 def test_the_processor_is_told_by_its_features(tmp_path):
@@ -480,7 +531,7 @@ def test_32_processes_at_once(tmp_path):
     assert start(file, tmp_path / "cache") == ["32"]
     store = DiskCache(str(tmp_path / "cache"))
     names = entries(store)
-    assert len(names) == 2
+    assert len(names) == 3, "the digest of Tack, a kernel, a variant"
     assert all(store.get(name) for name in names)
     assert sorted(os.listdir(store.folder)) == sorted([*(f"{n}.bin" for n in names), "key"])
     again = tmp_path / "program.py"

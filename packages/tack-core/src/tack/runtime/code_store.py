@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from tack.runtime.digests import hexdigest
 from tack.runtime.disk_cache import cache
-from tack.runtime.host_identity import tack_digest
+from tack.runtime.host_identity import sources_have_changed, tack_digest
 
 _LENGTH = struct.Struct("<I")
 _T = TypeVar("_T")
@@ -24,8 +24,8 @@ def digest_of(kind: str, *parts: Any) -> str | None:
 
     This Tack's own version is in it (rule CACHE-2).
     """
-    version = tack_digest()
-    if version is None or cache() is None or not all(map(_is_plain, parts)):
+    version = None if cache() is None else tack_digest()
+    if version is None or not all(map(_is_plain, parts)):
         return None
     return hexdigest(repr((version, kind, parts)))
 
@@ -55,9 +55,9 @@ def fetch(digest: str | None, decode: Callable[[dict[str, Any], bytes], _T]) -> 
 
 
 def keep(digest: str | None, notes: dict[str, Any], payload: bytes = b"") -> None:
-    """Keep notes and bytes under a digest, if there is a cache."""
+    """Keep notes and bytes under a digest, if there is a cache, and Tack is still the one that the digest names."""
     store = cache()
-    if store is not None and digest is not None:
+    if store is not None and digest is not None and not sources_have_changed():
         text = repr(notes).encode()
         store.put(digest, _LENGTH.pack(len(text)) + text + payload)
 

@@ -7,9 +7,13 @@ import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from typing import Final, NamedTuple
 
+from tack.lang import LOADED
 from tack.runtime.digests import hexdigest
+from tack.runtime.disk_cache import cache
+
+_CLOCK_STEP: Final = 20_000_000  # nanoseconds: how far the time of a change may lag behind the clock
 
 # The lines of /proc/cpuinfo that tell processors and what they can do apart, on x86 and on arm.
 _CPU_FIELDS = frozenset(
@@ -21,28 +25,67 @@ _CPU_FIELDS = frozenset(
 _CPU_INFO_BYTES = 1 << 14  # a few processors' worth: the text of all takes milliseconds on a large machine
 
 
+class Stamp(NamedTuple):
+    """What the system says of a file."""
+
+    path: str
+    size: int
+    written: int
+    changed: int
+    node: int
+    device: int
+
+
 @functools.cache
 def tack_digest() -> str | None:
-    """A digest that another version or another state of Tack's sources does not have; None where it has no files.
+    """A digest of all of Tack's sources; None where there are no files, or where they changed under this process.
 
-    Of each file the name, the size and the time of its last change count: reading them all would take milliseconds.
+    They are read once, as that takes longer than all else of a call from the disk: the digest is kept in the disk cache
+    under what the system says of the files. That includes the time of the last change of any kind, which no program can
+    set, so a file with other content under the same name, size and time of writing is noticed.
     """
-    root = os.path.dirname(os.path.dirname(__file__))
-    if not os.path.isdir(root):
+    stamps = _stamps()
+    if not stamps or max(stamp.changed for stamp in stamps) >= LOADED - _CLOCK_STEP:
         return None
-    found = [
-        (os.path.relpath(file.path, root), info.st_size, info.st_mtime_ns)
-        for folder in (root, *(os.path.join(root, name) for name in ("lang", "codegen", "runtime")))
-        for file, info in _sources(folder)
-    ]
-    return hexdigest(repr(sorted(found)))
+    store, name = cache(), hexdigest(repr(stamps))
+    known = None if store is None else store.get(name)
+    if known is None:
+        known = _content(stamps).encode()
+        if store is not None:
+            store.put(name, known)
+    _stamped.append(stamps)
+    return known.decode()
 
 
-def _sources(folder: str) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
-    with os.scandir(folder) as files:
-        for file in files:
-            if file.name.endswith(".py"):
-                yield file, file.stat()
+def sources_have_changed() -> bool:
+    """Whether Tack's files are no longer those of `tack_digest`: what is loaded from now on is another Tack."""
+    return _stamped != [_stamps()]
+
+
+_stamped: list[list[Stamp]] = []
+
+
+def _stamps() -> list[Stamp]:
+    root = os.path.dirname(os.path.dirname(__file__))
+    found = []
+    for folder in ("", "lang", "codegen", "runtime"):
+        with contextlib.suppress(OSError), os.scandir(os.path.join(root, folder)) as files:
+            for file in files:
+                if file.name.endswith(".py"):
+                    info = file.stat()
+                    found.append(
+                        Stamp(file.path, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino, info.st_dev)
+                    )
+    return sorted(found)
+
+
+def _content(stamps: list[Stamp]) -> str:
+    root = os.path.dirname(os.path.dirname(__file__))
+    parts = []
+    for stamp in stamps:
+        with open(stamp.path, "rb", buffering=0) as file:
+            parts.append((os.path.relpath(stamp.path, root), file.read().decode(errors="surrogateescape")))
+    return hexdigest(repr(parts))
 
 
 @functools.cache
@@ -79,10 +122,11 @@ def llvm_identity() -> str | None:
         return None
     root = os.path.dirname(spec.origin)
     libraries = os.path.join(root, "binding")
-    files = [os.path.join(root, "_version.py")]
+    files, found = [], list[object]()
+    with contextlib.suppress(OSError), open(os.path.join(root, "_version.py"), "rb", buffering=0) as version:
+        found.append(version.read())
     with contextlib.suppress(OSError):
-        files += [os.path.join(libraries, n) for n in sorted(os.listdir(libraries)) if "llvmlite." in n]
-    found = []
+        files = [os.path.join(libraries, n) for n in sorted(os.listdir(libraries)) if "llvmlite." in n]
     for file in files:
         with contextlib.suppress(OSError):
             info = os.stat(file)
