@@ -94,12 +94,25 @@ def _cuda_units() -> tuple[int, int]:
     return 0, device_count()
 
 
+def _level_zero() -> Callable[..., Backend]:
+    from tack.runtime.level_zero_backend import LevelZeroBackend
+
+    return LevelZeroBackend
+
+
+def _level_zero_units() -> tuple[int, int]:
+    from tack.runtime.level_zero_driver import device_count
+
+    return 0, device_count()
+
+
 # In order of preference: the first one that is available is the default.
 _REGISTRY = {
     "cpu": _Row(_cpu, needs="llvmlite", extra="cpu"),
     "reference": _Row(_reference),
     "cuda": _Row(_cuda, extra="cuda", units=_cuda_units),
     "opencl": _Row(_opencl, needs="pyopencl", extra="opencl", units=_opencl_units),
+    "level_zero": _Row(_level_zero, units=_level_zero_units),
 }
 _NUMBERS = {name: i for i, name in enumerate(_REGISTRY, 1)}
 _UNIT_SHIFT = 4  # an array's key has eight bits for its device: up to 15 kinds, and 15 devices of a kind

@@ -1,18 +1,31 @@
 // OpenCL C on the host, as C++: the atomics of OpenCL 1.2, and those with explicit orders.
 #pragma once
+#ifdef RIG_DEVICE
+#include "kernel.h"
+#define RIG_OVERLOADS
+#include "rig_math.h"
+#else
+#ifdef RIG_DEVICE
+#define RIG_OVERLOADS
+#include "kernel.h"
+#include "rig_math.h"
+#else
 #include "host.h"
+#endif
+#endif
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;
 #define __kernel extern "C"
+#define reqd_work_group_size(x, y, z)
 #define __global
 #define __private
 #define __constant const
 #define __local
 #define restrict __restrict
-#define get_group_id(axis) ((size_t)rig_group.x)
-#define get_local_id(axis) ((size_t)rig_lane.x)
+#define get_group_id(axis) ((ulong)rig_group.x)
+#define get_local_id(axis) ((ulong)rig_lane.x)
 #define CLK_LOCAL_MEM_FENCE 1
 #define CLK_GLOBAL_MEM_FENCE 2
 #define barrier(flags) rig_barrier()
