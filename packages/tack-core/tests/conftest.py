@@ -16,15 +16,20 @@ import pytest
 os.environ.setdefault("RUSTICL_ENABLE", "llvmpipe")
 # PoCL compiles a kernel in a quarter of a second; what it compiled is kept from one run to the next, and shared by all.
 os.environ.setdefault("POCL_CACHE_DIR", str(Path(__file__).resolve().parents[3] / ".pytest_cache" / "pocl"))
+# The same for what the device rigs compile.
+os.environ.setdefault("TACK_TEST_RIG_DIR", str(Path(__file__).resolve().parents[3] / ".pytest_cache" / "rigs"))
 
 if "TACK_CACHE_DIR" not in os.environ:  # a cache of this run's own; its workers inherit it
     _cache = tempfile.TemporaryDirectory(prefix="tack-tests-", ignore_cleanup_errors=True)
     os.environ["TACK_CACHE_DIR"] = _cache.name
 
 import tack
+from rigs import device_rig
 from rigs.copied_arguments import copy_arguments
 from rigs.driver_faults import known_fault
 from tack.runtime import code_store
+
+device_rig.install()  # before anything asks for devices
 
 # How Tack refuses what a device lacks, and the name of that capability.
 _REFUSALS = (
@@ -73,7 +78,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that asks for `device` on each device of this machine."""
     if "device" in metafunc.fixturenames:
         everywhere = metafunc.module.__name__.rpartition(".")[2] in ON_OWN_MEMORY
-        names = [name for name in tack.devices() if everywhere or not name.startswith(("opencl", "cuda"))]
+        names = [name for name in tack.devices() if everywhere or tack.device(name).supports("host_memory")]
         metafunc.parametrize("device", names, indirect=True)
 
 

@@ -59,10 +59,10 @@ def _loads(library: str) -> bool:
 def _nvrtc_path() -> Path | None:
     spec = util.find_spec("nvidia")
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    found = [
-        path for place in places for path in Path(place).glob("*/lib/libnvrtc.so.*") if "builtins" not in path.name
-    ]
-    return found[0] if found else None
+    # Its builtins lie beside it; beside the rig's there are none.
+    found = [path for place in places for path in Path(place).glob("*/lib/libnvrtc*.so.*")]
+    real = {path.parent for path in found if "builtins" in path.name}
+    return next((path for path in found if "builtins" not in path.name and path.parent in real), None)
 
 
 @functools.cache

@@ -1,6 +1,11 @@
 // CUDA C and HIP C on the host.
 #pragma once
+#ifdef RIG_DEVICE
+#include "kernel.h"
+#include "rig_math.h"
+#else
 #include "host.h"
+#endif
 #define __global__
 #define __device__
 #define __noinline__ __attribute__((noinline))

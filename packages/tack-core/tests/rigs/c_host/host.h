@@ -7,21 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
-#include <type_traits>
-#include <utility>
+#include "base.h"
 
-struct rig_id {
-    unsigned x, y, z;
-};
 static rig_id rig_group, rig_lane;
-
-template <class To, class From>
-static inline To rig_bits(From value) {
-    static_assert(sizeof(To) == sizeof(From), "widths differ");
-    To result;
-    memcpy(&result, &value, sizeof result);
-    return result;
-}
 
 // What the sanitizer reports: how often, what first, and at which line of the generated text.
 struct rig_place {
@@ -68,16 +56,6 @@ static jmp_buf rig_escape;
     }
 RIG_FATAL_HANDLER(divrem_overflow)
 RIG_FATAL_HANDLER(builtin_unreachable)
-
-// A call whose arguments lie behind pointers; a parameter that is a reference takes the object itself.
-template <class... A, size_t... I>
-static inline void rig_call(void (*kernel)(A...), void** p, std::index_sequence<I...>) {
-    kernel(*static_cast<std::remove_reference_t<A>*>(p[I])...);
-}
-template <class... A>
-static inline void rig_thread(void (*kernel)(A...), void** p) {
-    rig_call(kernel, p, std::make_index_sequence<sizeof...(A)>());
-}
 
 // Fibers: threads of a group in turn, each up to the next barrier.
 static ucontext_t rig_scheduler, *rig_fibers;
@@ -138,21 +116,3 @@ static void rig_run_group(unsigned size, void (*entry)()) {
             for (rig_lane.x = 0; rig_lane.x < size; rig_lane.x++) rig_enter_##name(); \
         } \
     }
-
-// One thread at a time runs, so plain accesses are indivisible; unsigned arithmetic, since an atomic sum wraps.
-template <class T, class F>
-static inline T rig_exchange(volatile T* p, F next) {
-    T old = *p;
-    *p = next(old);
-    return old;
-}
-template <class T>
-static inline T rig_wrapping_add(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) return a + b;
-    else return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) + static_cast<std::make_unsigned_t<T>>(b));
-}
-template <class T>
-static inline T rig_wrapping_sub(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) return a - b;
-    else return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) - static_cast<std::make_unsigned_t<T>>(b));
-}

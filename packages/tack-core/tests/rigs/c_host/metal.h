@@ -1,6 +1,11 @@
 // Metal's language on the host. Its library comes through `#include <metal_stdlib>`, beside this file.
 #pragma once
+#ifdef RIG_DEVICE
+#include "kernel.h"
+#include "rig_math.h"
+#else
 #include "host.h"
+#endif
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;

@@ -1,0 +1,136 @@
+"""Device rigs: stand-ins for vendors' runtimes that really execute, so that the unchanged backends run the rule suite.
+
+The C of `c_device/` is compiled once for a test run and loaded before Tack looks for a driver: the dynamic loader gives
+a library that is there already to whoever asks for its SONAME. Where the machine has the hardware there is no rig.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+from rigs import host_compile
+from rigs.text_compilers import Rejected
+
+SOURCES = Path(__file__).parent / "c_device"
+_FLAGS = "-std=gnu11 -O2 -fPIC -shared -Wall -Wextra -Wno-unused-function".split()
+# Source, file, and what shows that the machine has the hardware.
+_LIBRARIES = {
+    "cuda": (("cuda.c", "libcuda.so.1"), ("nvrtc.c", "nvidia/cu13/lib/libnvrtc.so.13")),
+}
+_HARDWARE = {"cuda": ("/dev/nvidiactl", "/dev/dxg")}
+
+_Compiler = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
+_Loader = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_loaded: dict[str, ctypes.CDLL] = {}
+
+
+class Id(ctypes.Structure):
+    """`rig_id`."""
+
+    _fields_ = (("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint))
+
+
+@functools.cache
+def missing() -> str | None:
+    """Why this machine can have no rigs; None if it can."""
+    if not sys.platform.startswith("linux"):
+        return "device rigs need Linux"
+    if _c_compiler() is None or host_compile.compiler() is None:
+        return "device rigs need clang-19, or gcc and g++"
+    return None if util.find_spec("llvmlite") else "device rigs need llvmlite"
+
+
+@functools.cache
+def _c_compiler() -> str | None:
+    return next(filter(None, map(shutil.which, ("gcc", "clang-19"))), None)
+
+
+def has_hardware(kind: str) -> bool:
+    """Whether the device files of a kind's real driver are there."""
+    return any(os.path.exists(path) for path in _HARDWARE[kind])
+
+
+def install() -> None:
+    """Load the rigs that this machine needs; called once, before Tack looks for drivers."""
+    if missing():
+        return
+    for kind, libraries in _LIBRARIES.items():
+        if has_hardware(kind):
+            continue
+        core()
+        for source, name in libraries:
+            path = build(source, name)
+            _loaded[name] = ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+            if name.startswith("nvidia/"):  # Tack looks for NVRTC among the installed packages first
+                sys.path.insert(0, str(path.parents[3]))
+
+
+def is_rig(device: Any) -> bool:
+    """Whether a device is one of ours."""
+    libraries = _LIBRARIES.get(device.name.partition(":")[0])
+    return libraries is not None and libraries[0][1] in _loaded
+
+
+def library(kind: str) -> ctypes.CDLL:
+    """The driver of a rig, with its switches for tests."""
+    return _loaded[_LIBRARIES[kind][0][1]]
+
+
+def build(source: str, name: str) -> Path:
+    """A shared library of one source, under the name that is its SONAME too; built by the first process that asks."""
+    folder = _folder() / source.removesuffix(".c")
+    path = folder / name
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = path.with_name(f"{path.name}.{os.getpid()}")
+        soname = f"-Wl,-soname,{path.name}"
+        command = [_c_compiler() or "gcc", *_FLAGS, soname, str(SOURCES / source), "-o", str(made), "-lpthread", "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        made.replace(path)
+    return path
+
+
+@functools.cache
+def _folder() -> Path:
+    base = Path(os.environ.get(host_compile.FOLDER) or tempfile.mkdtemp(prefix="tack-rig-"))
+    digest = host_compile.digest(*(p.read_text() for p in sorted(SOURCES.iterdir())), _c_compiler() or "")
+    return base / digest
+
+
+@functools.cache
+def core() -> ctypes.CDLL:
+    """`rig.c`: memory, threads, and the way back to Python's compiler."""
+    found = ctypes.CDLL(str(build("rig.c", "libtackrig.so")), ctypes.RTLD_GLOBAL)
+    found.rig_give.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
+    found.rig_allocate.argtypes, found.rig_allocate.restype = (ctypes.c_size_t,), ctypes.c_uint64
+    found.rig_free.argtypes = (ctypes.c_uint64,)
+    found.rig_room.argtypes, found.rig_room.restype = (ctypes.c_uint64,), ctypes.c_size_t
+    found.rig_run.argtypes = (ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), Id, Id)
+    found.rig_set_host.argtypes = (_Compiler, _Loader)
+    found.rig_set_host(_compile, _load)
+    return found
+
+
+@_Compiler
+def _compile(dialect: bytes, text: bytes, out: int) -> int:
+    try:
+        answer, status = host_compile.compile_object(dialect.decode(), text.decode()), 0
+    except Rejected as error:
+        answer, status = str(error).encode(), 1
+    core().rig_give(out, answer, len(answer))
+    return status
+
+
+@_Loader
+def _load(image: int, size: int) -> int:
+    return host_compile.load(ctypes.string_at(image, size))
