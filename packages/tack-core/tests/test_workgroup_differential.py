@@ -16,7 +16,9 @@ from workgroup_rig import check
 
 GROUP = 8
 PROGRAMS = 30
-ON_OPENCL = range(6)
+# PoCL 3.1 copies the code between barriers for each way through it: these programs take it 7 and more than 20 seconds
+# of compiling, the others 0.5 to 3.5. A PoCL that compiles these seeds in that time would let this go.
+SLOW_ON_POCL = (12, 19)
 HEAD = """\
 def k(a, out, log, n, p):
     buf = tack.shared(8, tack.i32)
@@ -174,12 +176,17 @@ def function_of(text, name):
     return space["k"]
 
 
+def is_pocl(device):
+    """Whether the device is PoCL's."""
+    return device.name.startswith("opencl") and device.backend.device.platform.name.startswith("Portable")
+
+
 @pytest.mark.requires("workgroups")
 @pytest.mark.parametrize("seed", range(PROGRAMS))
 def test_random_programs(device, seed):
     """Whatever the program, a full workgroup, several, and a last one that is not full."""
-    if device.name.startswith("opencl") and seed not in ON_OPENCL:
-        pytest.skip("an OpenCL driver takes seconds or minutes for a program: it gets a few of them")
+    if seed in SLOW_ON_POCL and is_pocl(device):
+        pytest.skip("PoCL compiles this program for many seconds")
     k = function_of(program(seed), f"random-{seed}.py")
     for n in (8, 19):
         a = np.random.default_rng(seed).integers(0, 99, n).astype(np.int32)
