@@ -6,6 +6,7 @@ each attribute that it uses becomes a parameter of its own: numbers scalars, arr
 
 from __future__ import annotations
 
+import ast
 import inspect
 import itertools
 import weakref
@@ -122,6 +123,18 @@ def instance_value(obj: Any, name: str) -> Any:
     return MISSING
 
 
+def class_entry(cls: type, after: type | None, name: str) -> Any:
+    """What stands under a name in the first class that has it, or, for ``super()``, in the first one behind `after`."""
+    order = cls.__mro__
+    order = order if after is None else order[order.index(after) + 1 :]
+    return next((vars(c)[name] for c in order if name in vars(c)), MISSING)
+
+
+def is_super(node: ast.expr) -> bool:
+    """Whether an expression is ``super()``."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args
+
+
 @record(frozen=True)
 class InstanceNode:
     """One instance that a function uses: a parameter (`parent` is -1) or an attribute of an earlier node.
@@ -163,6 +176,31 @@ class Structure:
                 return None
             values.append(value)
         return values
+
+    def describe(self) -> dict[str, Any]:
+        """In literals; the classes are those of the arguments that `described` is given."""
+        nodes = [(node.parent, node.position, node.name, node.class_names) for node in self.nodes]
+        return {"nodes": nodes, "fields": self.fields, "positions": self.positions}
+
+    @staticmethod
+    def described(notes: Mapping[str, Any], args: Mapping[int, Any]) -> Structure:
+        """What `describe` was made from, for these instances.
+
+        Raises
+        ------
+        ValueError, TypeError, KeyError, IndexError
+            If it is not that, or is not how these instances are made.
+        """
+        objects, nodes = list[Any](), list[InstanceNode]()
+        for parent, position, name, class_names in notes["nodes"]:
+            objects.append(args[position] if parent < 0 else instance_value(objects[parent], name))
+            cls = weakref.ref(type(objects[-1]))
+            nodes.append(InstanceNode(int(parent), int(position), str(name), cls, tuple(map(str, class_names))))
+        fields = tuple((int(at), str(name)) for at, name in notes["fields"])
+        made = Structure(tuple(nodes), fields, tuple(int(i) for i in notes["positions"]))
+        if not all(map(is_data_oriented, objects)) or made.expand(args) is None:
+            raise ValueError("other instances")
+        return made
 
     def params_of(self, ir: IRFunction) -> list[IRParam]:
         """The parameters that the fields became."""

@@ -11,9 +11,11 @@ from typing import Any
 from tack.lang.data_oriented import (
     InstanceNode,
     Structure,
+    class_entry,
     instance_value,
     is_data_oriented,
     is_data_oriented_class,
+    is_super,
 )
 from tack.lang.func import Func
 from tack.lang.lowering_context import Captured, Context
@@ -153,7 +155,7 @@ class MemberLowering(Context):
             if owner is not None:
                 held = instance_value(owner.obj, node.attr) is not MISSING
                 return None if held else self.class_member(owner, node, None)
-            if _is_super(node.value):
+            if is_super(node.value):
                 return self.class_member(self.super_instance(node), node, self.defining_class())
         return super().captured(node)
 
@@ -214,20 +216,14 @@ class MemberLowering(Context):
         """The instance on which a device function is called as a method; None for static and free functions."""
         if not isinstance(node.func, ast.Attribute):
             return None
-        by_super = _is_super(node.func.value)
+        by_super = is_super(node.func.value)
         owner = self.super_instance(node.func) if by_super else self.instance(node.func.value)
         if owner is None:
             return None
-        order = type(owner.obj).__mro__
-        order = order[order.index(self.defining_class()) + 1 :] if by_super else order
-        found = next((vars(cls)[node.func.attr] for cls in order if node.func.attr in vars(cls)), None)
+        found = class_entry(type(owner.obj), self.defining_class() if by_super else None, node.func.attr)
         return owner if isinstance(found, Func) else None
 
 
 def _is_array(value: object) -> bool:
     """Whether a value is an array of any library."""
     return hasattr(value, "__dlpack__") or getattr(value, "ndim", 0) > 0
-
-
-def _is_super(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args

@@ -43,7 +43,7 @@ from tack.runtime.binding import Binder
 from tack.runtime.device import Device, current_device
 from tack.runtime.instances import FieldEntry, InstanceLowerings
 from tack.runtime.interop import wrap_argument
-from tack.runtime.lowering import Lowering, find_lowering, lower_kernel_for
+from tack.runtime.lowering import Lowering, find_lowering, find_lowering_for, instances_known
 from tack.runtime.variant import Variant
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class KernelState:
         self._for_instances = InstanceLowerings(kernel, self.count, self._lower_for)
 
     def _lower_for(self, objects: Mapping[int, Any]) -> Lowering:
-        lowering = lower_kernel_for(self.kernel, self.binder, objects)
+        lowering = find_lowering_for(self.kernel, self.binder, objects)
         lowering.entry = FieldEntry(self, lowering)
         return lowering
 
@@ -108,10 +108,10 @@ class KernelState:
         """The lowering that is current, and the arguments in parameter order, classified."""
         if kwargs or len(args) != self.count or len(args) > self.binder.positional:
             args = self.binder.bind(args, kwargs)
-        lowering, args = self.lowering_for(args)
-        if lowering.pins:
-            args = self._apply_pins(lowering, args)
-        return lowering, BoundCall(lowering.binder, args)
+        lowering, left = self.lowering_for(args)
+        with instances_known(instances_in(args)):
+            assert lowering.ir is not None, "lowered while the instances are at hand"
+        return lowering, BoundCall(lowering.binder, self._apply_pins(lowering, left) if lowering.pins else left)
 
     def lowering_for(self, args: tuple[Any, ...]) -> tuple[Lowering, tuple[Any, ...]]:
         """The lowering for these arguments, and the arguments with instances taken apart."""
@@ -136,10 +136,13 @@ class KernelState:
         given = args
         if kwargs or len(args) != self.count or len(args) > self.binder.positional:
             args = self.binder.bind(args, kwargs)
-        lowering, args = self.lowering_for(args)
-        if lowering.entry is not None:
-            return lowering.entry.kernel(*args)
-        return self.launch(lowering, args, args is given)
+        lowering, left = self.lowering_for(args)
+        if lowering.entry is None:
+            return self.launch(lowering, left, left is given)
+        if lowering.known_ir is not None:
+            return lowering.entry.kernel(*left)
+        with instances_known(instances_in(args)):
+            return lowering.entry.kernel(*left)
 
     def launch(self, lowering: Lowering, args: tuple[Any, ...], publish: bool) -> Any:
         """Launch a lowering with the arguments that it takes; `publish` if the native entry could have these."""

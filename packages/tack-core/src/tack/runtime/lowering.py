@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
+from tack.lang.data_oriented import Structure
 from tack.lang.free_names import contents
-from tack.lang.names import Capture, CellName, GlobalNames, ModuleNames, value_key
+from tack.lang.names import Capture, CellName, ClassNames, GlobalNames, value_key
 from tack.lang.records import field, record, replace
 from tack.lang.types import BY_NAME, DType
 from tack.runtime.backend import VariantOptions
@@ -18,7 +22,6 @@ from tack.runtime.variant import Variant, describe
 
 if TYPE_CHECKING:
     from tack.lang.ast_transform import Lowered
-    from tack.lang.data_oriented import Structure
     from tack.lang.ir import IRKernel
     from tack.lang.kernel import Kernel
     from tack.runtime.instances import FieldEntry
@@ -85,8 +88,10 @@ class Lowering:
             return self.known_ir
         kernel = self.kernel()
         assert kernel is not None, "a kernel that is being called lives"
-        lowered = _lower(kernel)
+        lowered = _lower(kernel, _instances.get())
         ir = cast("IRKernel", lowered.ir)
+        if lowered.structure != self.structure:
+            raise RuntimeError(f"kernel `{kernel.source.name}`: a class changed during the call; call it again")
         if _agree(self.captures, lowered.captures):
             self.known_ir = ir
         return ir  # else a name was rebound meanwhile: good for this call, as if it had come a little later
@@ -148,6 +153,45 @@ def find_lowering(kernel: Kernel, binder: Binder) -> Lowering:
     return fresh
 
 
+def find_lowering_for(kernel: Kernel, binder: Binder, objects: Mapping[int, Any]) -> Lowering:
+    """A kernel for these instances, arguments by position, from the disk cache if it is there."""
+    try:
+        found = contents(kernel.source, objects)
+        digest = None if found is None else digest_of("kernel of instances", found.content, kernel.group)
+    except RecursionError:
+        found = digest = None
+
+    def described(notes: dict[str, Any], payload: bytes) -> Lowering:
+        structure = Structure.described(notes["structure"], objects)
+        outline, left = Outline.described(notes, payload), binder.of_fields(tuple(map(str, notes["params"])))
+        return Lowering(weakref.ref(kernel), found.captures if found else (), outline, left, digest, structure)
+
+    known = fetch(digest, described)
+    if known is not None:
+        return known
+    fresh = lower_kernel_for(kernel, binder, objects)
+    if found is None or fresh.structure is None or not _agree(found.captures, fresh.captures):
+        return fresh
+    if found.covers(fresh.structure):
+        fresh.digest = digest
+        notes = {"params": tuple(p.name for p in fresh.ir.params), "structure": fresh.structure.describe()}
+        keep(digest, fresh.outline.describe() | notes)
+    return fresh
+
+
+@contextlib.contextmanager
+def instances_known(objects: Mapping[int, Any]) -> Iterator[None]:
+    """Let a lowering that came from the disk be lowered for these instances meanwhile."""
+    token = _instances.set(objects)
+    try:
+        yield
+    finally:
+        _instances.reset(token)
+
+
+_instances: ContextVar[Mapping[int, Any]] = ContextVar("instances", default=MappingProxyType({}))
+
+
 def lower_kernel_for(kernel: Kernel, binder: Binder, objects: Mapping[int, Any]) -> Lowering:
     """A kernel lowered now; `objects` are the arguments, by position, that are instances of data-oriented classes."""
     lowered = _lower(kernel, objects)
@@ -172,13 +216,15 @@ def _agree(found: Sequence[Capture], lowered: Sequence[Capture]) -> bool:
     return all(known.get(_place(c), _place) == c.key for c in lowered if not _is_own(c))
 
 
-def _place(capture: Capture) -> tuple[int, str] | None:
+def _place(capture: Capture) -> tuple[object, str] | None:
     space = capture.namespace
     if isinstance(space, GlobalNames):
         return id(space.globals), capture.name
     if isinstance(space, CellName):
         return id(space.cell), capture.name
-    return (id(space.owner), capture.name) if isinstance(space, ModuleNames) else None
+    if isinstance(space, ClassNames):
+        return space, capture.name
+    return id(space.owner), capture.name
 
 
 def _is_own(capture: Capture) -> bool:
