@@ -350,6 +350,7 @@ no:
 }
 """
 
+# A row's function that needs no context has no parameter for it; every calling convention lets the caller pass more.
 # While the GIL is released `_running` counts the call, so that its code is not dropped (see native_call.py).
 _RUN = """
 define internal ptr @run(ptr %self, ptr %row, ptr %block, i64 %n, i64 %bytes, ptr %failed) alwaysinline {
@@ -358,18 +359,20 @@ define internal ptr @run(ptr %self, ptr %row, ptr %block, i64 %n, i64 %bytes, pt
   %limit = load i64, ptr %limitp
   %resultp = getelementptr i64, ptr %row, i64 4
   %result = load i64, ptr %resultp
+  %contextp = getelementptr i64, ptr %row, i64 6
+  %context = load ptr, ptr %contextp
   %large = icmp uge i64 %bytes, %limit
   br i1 %large, label %unlocked, label %locked
 unlocked:
   %running = getelementptr i8, ptr %self, i64 $kernel_running
   atomicrmw add ptr %running, i64 1 acq_rel
   %thread = call ptr @PyEval_SaveThread()
-  %s1 = call i32 %fn(ptr %block)
+  %s1 = call i32 %fn(ptr %block, ptr %context)
   call void @PyEval_RestoreThread(ptr %thread)
   atomicrmw sub ptr %running, i64 1 acq_rel
   br label %after
 locked:
-  %s2 = call i32 %fn(ptr %block)
+  %s2 = call i32 %fn(ptr %block, ptr %context)
   br label %after
 after:
   %status = phi i32 [ %s1, %unlocked ], [ %s2, %locked ]

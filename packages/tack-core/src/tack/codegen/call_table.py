@@ -12,7 +12,7 @@ GUARD_WORDS = 4  # dict address, name address, expected object, address of the d
 CELL_WORDS = 2  # cell address, expected object
 DICT_WORDS = 2  # dict address, its version when its guards were last seen to hold; written by the entry
 MAX_DICTS = 16
-ROW_HEADER = ("function", "release_bytes", "written_mask", "overlap", "result", "device")
+ROW_HEADER = ("function", "release_bytes", "written_mask", "overlap", "result", "device", "context")
 OVERLAP_NO, OVERLAP_YES, OVERLAP_ANY = 0, 1, 2
 RESULT_NONE, RESULT_FLOAT, RESULT_SIGNED, RESULT_UNSIGNED = 0, 1, 2, 3
 

@@ -42,12 +42,19 @@ class Artifact:
 
 
 class Executable(Protocol):
-    """A compiled kernel. `address` is the native ``i32 f(i64 *block)``, or None where only Python can launch it.
+    """A compiled kernel. `address` is the native ``i32 f(i64 *block, void *context)``, or None where only Python can
+    launch it; it is asked for when a kernel has been called several times, and may be made then. `context` is what that
+    function is given.
 
     `may_print` executables must be launched with the GIL released.
     """
 
-    address: int | None
+    @property
+    def address(self) -> int | None: ...
+
+    @property
+    def context(self) -> int: ...
+
     may_print: bool
 
     def launch(self, block: int) -> int:

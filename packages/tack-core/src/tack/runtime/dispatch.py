@@ -165,9 +165,11 @@ class KernelState:
         """Let the native entry take calls like this one, where it can tell them."""
         from tack.runtime.native_call import Row, Tables  # a process that calls once is spared it
 
-        address = variant.executable.address
         keys = native_keys(lowering, call, args)
-        if address is None or variant.executable.may_print or keys is None or len(args) > MAX_PARAMS:
+        if variant.executable.may_print or keys is None or len(args) > MAX_PARAMS:
+            return
+        address = variant.executable.address
+        if address is None:
             return
         mask = sum(1 << i for i in lowering.written if isinstance(call.values[i], Array))
         aliasing = mask and "alias_variants" in call.device.backend.capabilities
@@ -179,6 +181,7 @@ class KernelState:
             overlap=overlap,
             result=result_code(variant.result),
             device=call.device.number,
+            context=variant.executable.context,
             keys=keys,
         )
         with self.kernel._lock:

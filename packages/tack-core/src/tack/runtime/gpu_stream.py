@@ -5,14 +5,15 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-import threading
 from collections.abc import Sequence
 from ctypes import byref, c_uint64, c_void_p
 from typing import Any, Final
 
 import numpy as np
 
+from tack.codegen.launch_plan import LaunchPlan
 from tack.runtime.gpu_driver import GpuDriver, GpuError
+from tack.runtime.native_launch import CallLock, NativeTable, native_table
 from tack.runtime.queued_launch import LaunchQueue
 
 HostArray = np.ndarray[Any, Any]
@@ -38,7 +39,7 @@ class Stream(LaunchQueue):
         self.context, self.handle = driver.context(number), c_void_p()
         driver.set_current(self.context)
         driver.stream_create(byref(self.handle), 0)
-        self.lock = threading.RLock()
+        self.lock: CallLock = CallLock()
 
     def begin(self) -> None:
         """Make the device's context the current one of this thread.
@@ -70,6 +71,14 @@ class Stream(LaunchQueue):
         start = ctypes.addressof(words)
         pointers = (c_void_p * len(values))(*range(start, start + _WORD * len(values), _WORD))
         self.driver.launch(function, groups, 1, 1, group, 1, 1, 0, self.handle, pointers, None)
+
+    def native(self, plan: LaunchPlan, functions: Sequence[c_void_p]) -> NativeTable | None:
+        words = {name: self.driver.address(name) for name in ("set_current", "launch")}
+        words |= {"context": self.context.value or 0, "stream": self.handle.value or 0}
+        return native_table(plan, [f.value or 0 for f in functions], self.most_groups, words, self.lock)
+
+    def refused(self, code: int) -> Exception:
+        return self.driver.explain(code, self.driver.names["launch"])
 
     def cell(self, nbytes: int) -> DeviceMemory:
         return DeviceMemory(self, nbytes)

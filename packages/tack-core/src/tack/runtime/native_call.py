@@ -51,6 +51,7 @@ class Row:
     overlap: int
     result: int
     device: int
+    context: int  # what the function is given after the argument block
     keys: tuple[int, ...]
 
     def words(self) -> tuple[int, ...]:
@@ -61,6 +62,7 @@ class Row:
             self.overlap,
             self.result,
             self.device,
+            self.context,
             *self.keys,
         )
 

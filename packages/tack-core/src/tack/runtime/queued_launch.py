@@ -12,7 +12,7 @@ import ctypes
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from tack.lang.types import DType
 from tack.runtime.backend import STATUS_BOUNDS_OVERFLOW, STATUS_BOUNDS_ZERO_DIVISION, STATUS_OK
 from tack.runtime.launch_arguments import CallArguments, read_arguments, store_result
 from tack.runtime.launch_ranges import LoopSpace, compile_space
+
+if TYPE_CHECKING:
+    from tack.runtime.native_launch import NativeTable
 
 _FORMATS: Final = {
     "i8": "<b", "u8": "<B", "i16": "<h", "u16": "<H", "i32": "<i", "u32": "<I", "i64": "<q", "u64": "<Q", "f64": "<d"
@@ -69,6 +72,14 @@ class LaunchQueue(abc.ABC):
     @abc.abstractmethod
     def launch(self, function: Any, values: Sequence[Any], groups: int, group: int) -> None:
         """Enqueue `groups` workgroups of `group` threads; `values` by parameter: what `resolve` gave, or bytes."""
+
+    def native(self, plan: LaunchPlan, functions: Sequence[Any]) -> NativeTable | None:
+        """What launches a kernel without Python, where the device can; `functions` are those of its loops."""
+        return None
+
+    def refused(self, code: int) -> Exception:
+        """The exception of a code that the native launcher got from the driver."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     def cell(self, nbytes: int) -> Any:
@@ -170,18 +181,29 @@ class QueuedExecutable:
         Whatever must live as long as the functions.
     """
 
-    address: int | None = None  # of a native launcher, where there is one
     may_print = False
 
     def __init__(
         self, queue: LaunchQueue, plan: LaunchPlan, function: Callable[[str], Any], owner: object = None
     ) -> None:
         self._queue, self._plan, self._owner = queue, plan, owner
+        self._native: NativeTable | None = None
         self._loops = [QueuedKernel(function(loop.name), loop) for loop in plan.loops]
         self._result: QueuedKernel | None = None
         if plan.result is not None:
             self._result = QueuedKernel(function(plan.result.name), plan.result)
             self._result_dtype = next(p.dtype for p in plan.result.parameters if p.kind == plans.RESULT)
+
+    @property
+    def address(self) -> int | None:
+        """The native launcher, made when somebody asks; None if the kernel has none."""
+        if self._native is None:
+            self._native = self._queue.native(self._plan, [loop.function for loop in self._loops])
+        return None if self._native is None else self._native.function
+
+    @property
+    def context(self) -> int:
+        return 0 if self._native is None else self._native.context
 
     def launch(self, block: int) -> int:
         """Enqueue the loops of a call; all bounds are evaluated before any of them runs.
@@ -200,6 +222,7 @@ class QueuedExecutable:
             return STATUS_BOUNDS_ZERO_DIVISION
         where = "before its launch"
         try:
+            self._raise_failure()
             with queue.lock:
                 queue.begin()
                 for number, (loop, space) in enumerate(zip(self._loops, spaces, strict=True), 1):
@@ -219,3 +242,9 @@ class QueuedExecutable:
             text = f"kernel `{self._plan.kernel}` could not run on {queue.label} ({where}): {error}"
             raise queue.error(text) from error
         return STATUS_OK
+
+    def _raise_failure(self) -> None:
+        """Say what the native launcher could not: that a loop after the first was refused, in this call or another."""
+        code = 0 if self._native is None else self._native.take_failure()
+        if code:
+            raise self._queue.refused(code)

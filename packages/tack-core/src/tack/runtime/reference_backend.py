@@ -16,6 +16,7 @@ class ReferenceExecutable:
 
     interpreter: Interpreter
     address: int | None = None
+    context = 0
     may_print: bool = False
 
     def launch(self, block: int) -> int:
