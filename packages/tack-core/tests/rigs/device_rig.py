@@ -9,10 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,6 @@ from rigs import host_compile
 from rigs.text_compilers import Rejected
 
 SOURCES = Path(__file__).parent / "c_device"
-_FLAGS = "-std=gnu11 -O2 -fPIC -shared -Wall -Wextra -Wno-unused-function".split()
 # Source, file, and what shows that the machine has the hardware.
 _LIBRARIES = {
     "cuda": (("cuda.c", "libcuda.so.1"), ("nvrtc.c", "nvidia/cu13/lib/libnvrtc.so.13")),
@@ -44,14 +40,9 @@ def missing() -> str | None:
     """Why this machine can have no rigs; None if it can."""
     if not sys.platform.startswith("linux"):
         return "device rigs need Linux"
-    if _c_compiler() is None or host_compile.compiler() is None:
+    if host_compile.c_compiler() is None or host_compile.compiler() is None:
         return "device rigs need clang-19, or gcc and g++"
     return None if util.find_spec("llvmlite") else "device rigs need llvmlite"
-
-
-@functools.cache
-def _c_compiler() -> str | None:
-    return next(filter(None, map(shutil.which, ("gcc", "clang-19"))), None)
 
 
 def has_hardware(kind: str) -> bool:
@@ -68,7 +59,7 @@ def install() -> None:
             continue
         core()
         for source, name in libraries:
-            path = build(source, name)
+            path = host_compile.build_library(SOURCES / source, name)
             _loaded[name] = ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
             if name.startswith("nvidia/"):  # Tack looks for NVRTC among the installed packages first
                 sys.path.insert(0, str(path.parents[3]))
@@ -85,32 +76,10 @@ def library(kind: str) -> ctypes.CDLL:
     return _loaded[_LIBRARIES[kind][0][1]]
 
 
-def build(source: str, name: str) -> Path:
-    """A shared library of one source, under the name that is its SONAME too; built by the first process that asks."""
-    folder = _folder() / source.removesuffix(".c")
-    path = folder / name
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        made = path.with_name(f"{path.name}.{os.getpid()}")
-        soname = f"-Wl,-soname,{path.name}"
-        command = [_c_compiler() or "gcc", *_FLAGS, soname, str(SOURCES / source), "-o", str(made), "-lpthread", "-lm"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        made.replace(path)
-    return path
-
-
-@functools.cache
-def _folder() -> Path:
-    base = Path(os.environ.get(host_compile.FOLDER) or tempfile.mkdtemp(prefix="tack-rig-"))
-    digest = host_compile.digest(*(p.read_text() for p in sorted(SOURCES.iterdir())), _c_compiler() or "")
-    return base / digest
-
-
 @functools.cache
 def core() -> ctypes.CDLL:
     """`rig.c`: memory, threads, and the way back to Python's compiler."""
-    found = ctypes.CDLL(str(build("rig.c", "libtackrig.so")), ctypes.RTLD_GLOBAL)
+    found = ctypes.CDLL(str(host_compile.build_library(SOURCES / "rig.c", "libtackrig.so")), ctypes.RTLD_GLOBAL)
     found.rig_give.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
     found.rig_allocate.argtypes, found.rig_allocate.restype = (ctypes.c_size_t,), ctypes.c_uint64
     found.rig_free.argtypes = (ctypes.c_uint64,)

@@ -1,7 +1,7 @@
 """Generated C of any dialect as native code of this process, for the device rigs: fast to compile, and in no hurry.
 
 An object holds the kernels of one text behind the table `rig_table` (`c_host/kernel.h`): each kernel with the sizes and
-kinds of its parameters. It is made by clang without optimisation, in 50 ms, and kept by content in a folder that the
+kinds of its parameters. It is made by clang without optimisation, in 25 ms, and kept by content in a folder that the
 processes of a test run share; LLVM's JIT loads it in half a millisecond, without a linker.
 """
 
@@ -102,7 +102,7 @@ def compile_object(dialect: str, text: str) -> bytes:
         f'extern "C" const rig_kernel rig_table[{len(found) + 1}] = {{{rows}}};\n'
     )
     command = _command(dialect)
-    path = _folder() / f"{digest(_shim_digest(), *command, source)}.o"
+    path = folder() / f"{digest(_shim_digest(), *command, source)}.o"
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -111,13 +111,43 @@ def compile_object(dialect: str, text: str) -> bytes:
 
 def _compile(command: tuple[str, ...], source: str, path: Path) -> bytes:
     made = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-    filled = [str(made) if word == "OUT" else word for word in command]
-    done = subprocess.run(filled, input=source, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Rejected(done.stderr[:8000])
+    given, said = made.with_suffix(f"{made.suffix}.cpp"), made.with_suffix(f"{made.suffix}.txt")
+    given.write_text(source, encoding="utf-8")
+    words = [str(made) if word == "OUT" else word for word in command]
+    try:
+        if _run(words, given, said) != 0:
+            raise Rejected(said.read_text(errors="replace")[:8000])
+    finally:
+        given.unlink()
+        said.unlink(missing_ok=True)
     content = made.read_bytes()
     made.replace(path)
     return content
+
+
+_serving = threading.Lock()
+
+
+def _run(words: list[str], given: Path, said: Path) -> int:
+    """Run the compiler; its status. clang runs as a fork of one that is loaded already, in half of the time."""
+    if "clang" not in words[0]:
+        with given.open() as source, said.open("w") as output:
+            return subprocess.run(words, stdin=source, stdout=output, stderr=output, check=False).returncode
+    with _serving:
+        server = _server(words[0], os.getpid())
+        assert server.stdin is not None and server.stdout is not None
+        server.stdin.write("\t".join([*words, str(given), str(said)]) + "\n")
+        server.stdin.flush()
+        return int(server.stdout.readline())
+
+
+@functools.cache
+def _server(clang: str, process: int) -> subprocess.Popen[str]:
+    """The loaded compiler of this process; it ends when this process does."""
+    library = build_library(SHIMS.parent / "c_device" / "warm_compiler.c", "warm_compiler.so")
+    environment = {**os.environ, "LD_PRELOAD": str(library)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen([clang], env=environment, text=True, **pipes)
 
 
 @functools.cache
@@ -135,6 +165,28 @@ def _command(dialect: str) -> tuple[str, ...]:
     words = shlex.split(shown.splitlines()[-1])
     assert words[1] == "-cc1", shown
     return tuple(words)
+
+
+@functools.cache
+def c_compiler() -> str | None:
+    """A compiler of C with a linker behind it."""
+    return next(filter(None, map(shutil.which, ("gcc", "clang-19"))), None)
+
+
+def build_library(source: Path, name: str) -> Path:
+    """A shared library of one C source, under a name that is its SONAME too; built by the first process that asks."""
+    compiled_from = sorted([*source.parent.glob("*.h"), source])
+    path = folder() / digest(*(p.read_text() for p in compiled_from), c_compiler() or "") / name
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = path.with_name(f"{path.name}.{os.getpid()}")
+        flags = "-std=gnu11 -O2 -fPIC -shared -Wall -Wextra -Wno-unused-function".split()
+        soname = f"-Wl,-soname,{path.name}"
+        command = [c_compiler() or "gcc", *flags, soname, str(source), "-o", str(made), "-ldl", "-lpthread"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        made.replace(path)
+    return path
 
 
 @functools.cache
@@ -157,10 +209,11 @@ def digest(*texts: str) -> str:
 
 
 @functools.cache
-def _folder() -> Path:
-    folder = Path(os.environ.get(FOLDER) or tempfile.mkdtemp(prefix="tack-rig-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def folder() -> Path:
+    """Where objects and libraries are kept."""
+    found = Path(os.environ.get(FOLDER) or tempfile.mkdtemp(prefix="tack-rig-"))
+    found.mkdir(parents=True, exist_ok=True)
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------------------- load
