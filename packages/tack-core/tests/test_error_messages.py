@@ -5,11 +5,13 @@ from __future__ import annotations
 import linecache
 import re
 import textwrap
+import traceback
 
 import numpy as np
 import pytest
 
 import tack
+from tack.runtime import debug, dispatch
 
 A, OUT, INTS = (np.zeros(4, t) for t in (np.float32, np.float32, np.int32))
 READ_ONLY = np.zeros(4, np.float32)
@@ -407,3 +409,41 @@ def test_no_message_names_the_compiler(device):
     texts = [textwrap.dedent(g[4]) for g in GOLDEN]
     assert not [t for t in texts if re.search(r"\bIR[A-Z]|ast\.|lowering|_\w+\(|tack/", t)]
     assert sum("help: " in t for t in texts) >= len(texts) - 3
+
+
+# ------------------------------------------------------------------------------------------------------- the traceback
+
+BAD = "@tack.kernel\ndef k(a, n):\n    for i in range(10 // n):\n        a[i] = b\n"
+BOUND = BAD.replace("= b", "= 1")
+
+
+def frames(text, *args):
+    """The functions that a call's error leads through, and whether Python would show an error before it."""
+    linecache.cache["user.py"] = (len(text), None, text.splitlines(keepends=True), "user.py")
+    space = {"tack": tack}
+    exec(compile(text, "user.py", "exec"), space)
+    with pytest.raises(Exception) as caught:
+        space["k"](*args)
+    error = caught.value
+    names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    return names, error.__cause__ or (error.__context__ if not error.__suppress_context__ else None)
+
+
+@pytest.mark.parametrize(("text", "args"), [(BAD, (A, 1)), (BOUND, (A, 0)), (BOUND, ([1], 1)), (BOUND, (A,))])
+def test_errors_about_user_code_lead_through_no_inside_of_tack(monkeypatch, text, args):
+    """SRC-6: the message tells all; the frames inside of Tack are left out unless TACK_DEBUG asks for them."""
+    monkeypatch.setattr(debug, "DEBUG", False)
+    assert frames(text, *args) == (["frames", "__call__"], None)
+    monkeypatch.setattr(debug, "DEBUG", True)
+    assert len(frames(text, *args)[0]) > 3
+
+
+def test_other_errors_keep_their_frames(monkeypatch):
+    """A mistake of Tack's own is for its bug tracker, and must say where it is."""
+    monkeypatch.setattr(debug, "DEBUG", False)
+
+    def broken(*args):
+        raise KeyError("a mistake")
+
+    monkeypatch.setattr(dispatch.KernelState, "call", broken)
+    assert frames(BOUND, A, 1) == (["frames", "__call__", "broken"], None)

@@ -41,7 +41,18 @@ class Loc:
         return f"{self.source.file}:{self.line}:{self.col + 1}"
 
 
-def render(message: str, loc: Loc, *, hint: str | None = None, chain: Sequence[Loc] = ()) -> str:
+class Diagnostic(str):
+    """A message that tells all: where, what, and what to write instead. Frames inside of Tack add nothing to it."""
+
+    __slots__ = ()
+
+
+def has_diagnostic(error: BaseException) -> bool:
+    """Whether an error is about user code and says so itself."""
+    return len(error.args) == 1 and isinstance(error.args[0], Diagnostic)
+
+
+def render(message: str, loc: Loc, *, hint: str | None = None, chain: Sequence[Loc] = ()) -> Diagnostic:
     """The text of a diagnostic: position, message, the line with a caret, a hint, and the call sites if inlined."""
     text = loc.source.line(loc.line)
     shown = text.expandtabs(1).lstrip()
@@ -52,7 +63,7 @@ def render(message: str, loc: Loc, *, hint: str | None = None, chain: Sequence[L
         parts.append(f"  help: {hint}")
     for site in reversed(chain):
         parts += [f"  called at {site}, in {site.function}", f"    {site.source.line(site.line).strip()}"]
-    return "\n".join(parts)
+    return Diagnostic("\n".join(parts))
 
 
 def fail(

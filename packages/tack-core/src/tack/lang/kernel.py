@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
+from tack.lang.diagnostics import has_diagnostic
 from tack.lang.native_type import native_type
 from tack.lang.source import FunctionSource, read_source
 
@@ -56,7 +57,14 @@ class _Kernel:
             from tack.runtime.dispatch import prepare
 
             state = prepare(self)
-        return state.call(args, kwargs)
+        try:
+            return state.call(args, kwargs)
+        except Exception as error:
+            from tack.runtime.debug import DEBUG
+
+            if DEBUG or not has_diagnostic(error):
+                raise
+            raise error.with_traceback(None) from None
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """A kernel of a class, called on an instance: ``obj.step(dt)`` (rule CLS-1)."""

@@ -1,4 +1,4 @@
-"""The one switch for checks of the compiler by itself."""
+"""The one switch for checks of the compiler by itself, and for whole tracebacks of errors about kernels."""
 
 import os
 
