@@ -164,6 +164,13 @@ def _scalars(name: str, count: int) -> tuple[DType, ...]:
     return (BY_NAME[name],) * count
 
 
+def streams() -> Entry:
+    """Loops whose accesses are wide, over arrays of several widths which may be the same memory."""
+    rows = ("i, j in tack.ndrange(grid.shape[0], grid.shape[1])", "grid[i, j] = grid[i, j] + bytes[j]")
+    kernel = make("out, bytes, grid", ("i in range(out.size)", "out[i] = out[i] + bytes[i]"), rows)
+    return kernel, (array("f32"), array("i8"), array("i64", 2))
+
+
 def corpus(float_types: tuple[str, ...], atomic_types: tuple[str, ...]) -> Iterator[tuple[str, Entry]]:
     """All entries that a dialect with these types can have, by name."""
     yield "integers", integers()
@@ -172,3 +179,4 @@ def corpus(float_types: tuple[str, ...], atomic_types: tuple[str, ...]) -> Itera
     yield "atomics", atomics(atomic_types)
     yield "workgroups", workgroups(atomic_types)
     yield "names", names()
+    yield "streams", streams()

@@ -234,7 +234,7 @@ class Launcher:
 
     def launch(self, kernel: KernelPlan, space: LoopSpace | None, first: int, stop: int) -> None:
         """Launch iterations ``first <= flat < stop``, in whole groups."""
-        groups = -(-(stop - first) // kernel.group)
+        groups = -(-(stop - first) // (kernel.group * kernel.each))
         values = [(p, self._value(p, space, first, stop)) for p in kernel.parameters]
         held = [v for p, v in values if p.is_address or not self.plan.packed]
         others = [(p, v) for p, v in values if not p.is_address]

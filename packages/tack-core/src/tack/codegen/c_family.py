@@ -1,8 +1,8 @@
 """Typed IR to C text: what CUDA C, HIP C, Metal's and OpenCL's languages share.
 
 A dialect is a subclass that says only how it differs: `CUDACodeGen`, `HIPCodeGen`, `MSLCodeGen`, `OpenCLCodeGen`. One
-parallel loop becomes one kernel of one iteration a thread; `plan` says how to launch them, without IR. How a new
-dialect is added is told in docs/design/adding-a-backend.md.
+parallel loop becomes one kernel, of one iteration a thread or a few; `plan` says how to launch them, without IR. How a
+new dialect is added is told in docs/design/adding-a-backend.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kernels of a call: one a parallel loop, of one iteration a thread, and one that writes the result."""
+"""The kernels of a call: one a parallel loop, here of one iteration a thread, and one that writes the result."""
 
 from __future__ import annotations
 
@@ -36,15 +36,19 @@ class LaunchEmitter(StatementEmitter):
         self._begin_kernel()
         flat = self._flat_index()
         self._lane_guard(flat)
+        self._declare(loop, prelude)
+        self._block(prelude)
+        self._loop_variables(loop, flat)
+        self._block(loop.body)
+        return self._finish_kernel(f"loop{number}", plan_ranges(loop, self.positions, self.kernel.params))
+
+    def _declare(self, loop: ir.IRParallelFor | ir.IRWorkgroup, prelude: list[ir.IRStmt]) -> None:
+        """The loop's variables, and all other locals of the kernel."""
         params = {param.name for param in self.kernel.params}
         for name in loop.vars:
             if name not in params:
                 self.b.do(f"{self._type(i64)} {self._variable(name)};")
         self._locals([*prelude, *loop.body], frozenset(loop.vars))
-        self._block(prelude)
-        self._loop_variables(loop, flat)
-        self._block(loop.body)
-        return self._finish_kernel(f"loop{number}", plan_ranges(loop, self.positions, self.kernel.params))
 
     def _begin_kernel(self) -> None:
         self._begin(self.kernel)
@@ -107,11 +111,11 @@ class LaunchEmitter(StatementEmitter):
 
     # -- parameters
 
-    def _finish_kernel(self, suffix: str, ranges: tuple[RangePlan, ...]) -> KernelPlan:
+    def _finish_kernel(self, suffix: str, ranges: tuple[RangePlan, ...], each: int = 1) -> KernelPlan:
         name = f"{mangle(self.kernel.name)}_{suffix}"
         parameters = tuple(sorted(self.used, key=lambda parameter: parameter.order))
         self.module.functions.append(self._kernel_text(name, parameters))
-        return KernelPlan(name, parameters, ranges, self.group)
+        return KernelPlan(name, parameters, ranges, self.group, each)
 
     def _kernel_text(self, name: str, parameters: tuple[KernelParameter, ...]) -> str:
         formals = [f"{self._formal_type(parameter)} {self.used[parameter]}" for parameter in parameters]

@@ -10,7 +10,7 @@ import math
 
 from tack.codegen.c_dialect import mangle
 from tack.codegen.c_expressions import CArray, typed
-from tack.codegen.c_launch import LaunchEmitter
+from tack.codegen.c_wide import WideEmitter
 from tack.codegen.host_bounds import plan_ranges
 from tack.codegen.launch_plan import FIRST, STOP, KernelPlan
 from tack.codegen.reduction_tree import IDENTITY, combined
@@ -21,7 +21,7 @@ from tack.lang.types import f32, i64, u32
 _INSIDE, _NUMBER, _LANE, _TILE = "tack_inside", "tack_number", "tack_lane_number", "tack_tile"
 
 
-class WorkgroupEmitter(LaunchEmitter):
+class WorkgroupEmitter(WideEmitter):
     """Writes the kernels of loops that use workgroups; what a dialect says are its words for memory and barriers."""
 
     def _workgroup_kernel(self, number: int, loop: ir.IRWorkgroup, prelude: list[ir.IRStmt]) -> KernelPlan:
@@ -30,11 +30,7 @@ class WorkgroupEmitter(LaunchEmitter):
         self._shared_memory(loop)
         flat = self._flat_index()
         self._lane_facts(loop, flat)
-        params = {param.name for param in self.kernel.params}
-        for name in loop.vars:
-            if name not in params:
-                self.b.do(f"{self._type(i64)} {self._variable(name)};")
-        self._locals([*prelude, *loop.body], frozenset(loop.vars))
+        self._declare(loop, prelude)
         self._block(prelude)
         self._loop_variables(loop, flat)
         self._block(loop.body)

@@ -35,6 +35,7 @@ class CUDACodeGen(CFamilyCodeGen):
 
     dialect: ClassVar[Dialect] = CUDA
     f32_suffix: ClassVar[str] = "f"
+    wide_bytes: ClassVar[int] = 16
     popcount: ClassVar[dict[int, str]] = {32: "__popc({})", 64: "__popcll({})"}
     clz: ClassVar[dict[int, str]] = {32: "__clz((int)({}))", 64: "__clzll((long long)({}))"}
 

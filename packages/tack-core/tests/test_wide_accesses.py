@@ -1,0 +1,220 @@
+"""Loops that move several elements with one access: the same values as one element a thread, for every length,
+alignment, mixture of widths and overlap; and which loops are such. The oracle is NumPy at the same precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dialects import make, needs_compiler, run
+from rigs import host_run
+from tack.codegen.c_family import CFamilyOptions
+from tack.codegen.c_wide import WideEmitter
+
+LENGTHS = (0, 1, 3, 1023, 1024, 1025, 2048, 5000)
+DISJOINT = CFamilyOptions(disjoint=True)
+HOST = pytest.mark.parametrize("dialect", ["cuda", "hip"])
+SAXPY = ("a, x, y, out", ("i in range(out.shape[0])", "out[i] = a * x[i] + y[i]"))
+
+
+def each_of(kernel: Any, *args: Any, options: CFamilyOptions | None = DISJOINT, dialect: str = "cuda") -> list[int]:
+    """The iterations a thread of each loop."""
+    _, plan = host_run.generate(dialect, host_run.type_for(kernel, args), options)
+    return [loop.each for loop in plan.loops]
+
+
+def at_offset(values: np.ndarray[Any, Any], offset: int) -> np.ndarray[Any, Any]:
+    """A copy that starts `offset` elements after an address that is a multiple of 64."""
+    room = np.zeros(values.nbytes + 256, np.uint8)
+    start = -room.ctypes.data % 64 + offset * values.itemsize
+    view = room[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
+    view[...] = values
+    return view
+
+
+def floats(shape: int | tuple[int, ...], dtype: Any = np.float32, seed: int = 1) -> np.ndarray[Any, Any]:
+    """Whole numbers, so that sums and products are exact whatever is contracted."""
+    return np.random.default_rng(seed).integers(-50, 50, shape).astype(dtype)
+
+
+# ------------------------------------------------------------------------------------------------------------ values
+
+
+@HOST
+@needs_compiler
+@pytest.mark.parametrize("options", [CFamilyOptions(), DISJOINT], ids=["any", "disjoint"])
+def test_every_length_and_alignment(dialect: str, options: CFamilyOptions) -> None:
+    kernel = make(*SAXPY)
+    for n in LENGTHS:
+        for offsets in ((0, 0, 0), (4, 8, 0), (1, 0, 0), (0, 0, 3), (1, 1, 1)):
+            x, y, out = (at_offset(floats(n, seed=k), offset) for k, offset in enumerate(offsets))
+            expected = 2 * x + y
+            run(dialect, kernel, 2.0, x, y, out, options=options)
+            assert out.tobytes() == expected.tobytes(), (n, offsets)
+
+
+@HOST
+@needs_compiler
+def test_nothing_beyond_the_array_is_written(dialect: str) -> None:
+    kernel = make(*SAXPY)
+    for n in (1, 1021, 1027):
+        room = at_offset(np.full(n + 2048, 7, np.float32), 0)
+        run(dialect, kernel, 1.0, floats(n), floats(n), room[512 : 512 + n], options=DISJOINT)
+        assert (room[:512] == 7).all() and (room[512 + n :] == 7).all()
+
+
+@needs_compiler
+@pytest.mark.parametrize("narrow", ["i8", "u8", "i16", "i32", "f32", "i64", "f64"])
+@pytest.mark.parametrize("wide", ["i8", "u16", "u32", "f32", "f64"])
+def test_every_mixture_of_widths(narrow: str, wide: str) -> None:
+    """As many iterations a thread as the widest of the accesses allows."""
+    kernel = make("x, y", ("i in range(y.shape[0])", f"y[i] = tack.{wide}(x[i]) + y[i]"))
+    types = [np.dtype(f"{t[0]}{int(t[1:]) // 8}") for t in (narrow, wide)]
+    assert each_of(kernel, *(np.zeros(4, t) for t in types)) == [16 // max(t.itemsize for t in types)]
+    for n in (4099, 8192):
+        x, y = (np.random.default_rng(k).integers(0, 50, n).astype(t) for k, t in enumerate(types))
+        x, y = at_offset(x, 0), at_offset(y, 0)
+        expected = (x.astype(types[1]) + y).astype(types[1])
+        run("cuda", kernel, x, y, options=DISJOINT)
+        assert (y == expected).all()
+
+
+@HOST
+@needs_compiler
+def test_in_place_and_one_array_twice(dialect: str) -> None:
+    in_place = make("a", ("i in range(a.shape[0])", "a[i] = a[i] * 2.0 + 1.0"))
+    for n in (1024, 3001):
+        a = at_offset(floats(n), 0)
+        expected = a * 2 + 1
+        run(dialect, in_place, a, options=DISJOINT)
+        assert (a == expected).all()
+        y = at_offset(floats(n), 0)
+        expected = 3 * y + y
+        run(dialect, make(*SAXPY), 3.0, y, y, y)
+        assert (y == expected).all()
+
+
+@HOST
+@needs_compiler
+def test_a_stencil_loads_its_neighbours_one_by_one(dialect: str) -> None:
+    kernel = make("a, b", ("i in range(1, b.shape[0] - 1)", "b[i] = a[i - 1] + a[i] * 2.0 + a[i + 1]"))
+    assert each_of(kernel, np.zeros(8, np.float32), np.zeros(8, np.float32)) == [4]
+    for n in (5, 1030, 4096):
+        for offset in (0, 3):  # the loop starts at 1, so that these are the misaligned and the aligned case
+            a, b = at_offset(floats(n), offset), at_offset(np.zeros(n, np.float32), offset)
+            expected = b.copy()
+            expected[1:-1] = a[:-2] + a[1:-1] * 2 + a[2:]
+            run(dialect, kernel, a, b, options=DISJOINT)
+            assert (b == expected).all()
+
+
+@HOST
+@needs_compiler
+@pytest.mark.parametrize("shape", [(7, 1024), (33, 100), (5, 1023), (300, 4), (3, 2, 64)])
+def test_rows_of_several_dimensions(dialect: str, shape: tuple[int, ...]) -> None:
+    names = ["i", "j", "k"][: len(shape)]
+    where = ", ".join(names)
+    extents = ", ".join(f"c.shape[{axis}]" for axis in range(len(shape)))
+    kernel = make("a, b, c", (f"{where} in tack.ndrange({extents})", f"c[{where}] = a[{where}] - b[{names[-1]}]"))
+    a, c = at_offset(floats(shape), 0), at_offset(np.zeros(shape, np.float32), 0)
+    b = at_offset(floats(shape[-1], seed=2), 0)
+    assert each_of(kernel, a, b, c) == [4]
+    run(dialect, kernel, a, b, c, options=DISJOINT)
+    assert (c == a - b).all()
+
+
+@HOST
+@needs_compiler
+def test_a_guarded_load_stays_guarded(dialect: str) -> None:
+    """Reading beyond the short array would be found by the address sanitizer, and gives other values here."""
+    body = (
+        "v = x[i] if i < x.shape[0] else 0.0\nw = 0.0\nif i + 1 < x.shape[0]:\n    w = x[i + 1]\nout[i] = v + w + y[i]"
+    )
+    kernel = make("x, y, out", ("i in range(out.shape[0])", body))
+    x, y, out = at_offset(floats(1500), 0), at_offset(floats(4096, seed=2), 0), at_offset(np.zeros(4096, np.float32), 0)
+    assert each_of(kernel, x, y, out) == [4]
+    run(dialect, kernel, x, y, out, options=DISJOINT)
+    first, second = np.zeros(4096, np.float32), np.zeros(4096, np.float32)
+    first[:1500], second[:1499] = x, x[1:]
+    assert (out == first + second + y).all()
+
+
+@HOST
+@needs_compiler
+def test_locals_casts_and_calls(dialect: str) -> None:
+    text = "@tack.func\ndef twice(v):\n    return v + v\n"
+    body = "j = i + n\ns = twice(x[i + n])\nif s > 10.0:\n    s = s - 10.0\nout[i] = s + tack.f32(j)"
+    kernel = make("n, x, out", ("i in range(out.shape[0])", body), before=text)
+    for n in (0, 4, 3):
+        x, out = at_offset(floats(3000), 0), at_offset(np.zeros(2100, np.float32), 0)
+        s = 2 * x[n : n + 2100]
+        expected = np.where(s > 10, s - 10, s) + np.arange(n, n + 2100, dtype=np.float32)
+        run(dialect, kernel, n, x, out, options=DISJOINT)
+        assert (out == expected).all()
+
+
+@needs_compiler
+def test_a_second_store_to_an_array_wins() -> None:
+    kernel = make("x, out", ("i in range(x.shape[0])", "out[i] = x[i]\nout[i] = x[i] + 1.0"))
+    x, out = at_offset(floats(2050), 0), at_offset(np.zeros(2050, np.float32), 0)
+    assert each_of(kernel, x, out) == [4]
+    run("cuda", kernel, x, out, options=DISJOINT)
+    assert (out == x + 1).all()
+
+
+@needs_compiler
+def test_whole_aligned_groups_and_no_others_take_the_wide_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the other way, what is left undone shows which groups that was for."""
+    monkeypatch.setattr(WideEmitter, "_one_by_one", lambda self, *_: None)
+    kernel, n = make(*SAXPY), 2500
+    for offset in (0, 1):
+        x, y, out = at_offset(floats(n), 0), at_offset(floats(n), offset), at_offset(np.zeros(n, np.float32), 0)
+        run("cuda", kernel, 2.0, x, y, out, options=DISJOINT)
+        done = 0 if offset else 2048
+        assert (out[:done] == (2 * x + y)[:done]).all() and (out[done:] == 0).all()
+
+
+# ------------------------------------------------------------------------------------------------- which loops are wide
+
+F = np.zeros(8, np.float32)
+NARROW = {
+    "a load after the store": ("x, y, out", "out[i] = x[i]\ny[i] = out[i] + 1.0"),
+    "a store that strides": ("x, y, out", "out[2 * i] = x[i]"),
+    "a store under a condition": ("x, y, out", "if x[i] > 0.0:\n    out[i] = x[i]"),
+    "a serial loop": ("x, y, out", "s = 0.0\nfor j in range(3):\n    s += x[j]\nout[i] = s"),
+    "an atomic": ("x, y, out", "tack.atomic_add(y, 0, x[i])\nout[i] = x[i]"),
+    "an early end": ("x, y, out", "if x[i] > 0.0:\n    continue\nout[i] = x[i]"),
+    "an index from memory": ("x, y, out", "out[tack.i64(x[i])] = 1.0"),
+    "much arithmetic": ("x, y, out", "out[i] = tack.sin(x[i]) ** tack.cos(y[i]) + tack.exp(x[i]) + tack.log(y[i])"),
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_loops_of_one_iteration_a_thread(name: str) -> None:
+    params, body = NARROW[name]
+    assert each_of(make(params, ("i in range(x.shape[0])", body)), F, F, F) == [1]
+
+
+def test_what_one_iteration_leaves_no_other_sees() -> None:
+    """A parameter that the body assigns after reading it (PAR-3)."""
+    kernel = make("n, out", ("i in range(out.shape[0])", "out[i] = n\nn = n + 1"))
+    assert each_of(kernel, 1, np.zeros(8, np.int32)) == [1]
+
+
+def test_arrays_that_may_overlap_need_one_store_after_all_loads() -> None:
+    loop = "i in range(x.shape[0])"
+    two = make("x, y, out", (loop, "out[i] = x[i]\ny[i] = 1.0"))
+    later = make("x, y, out", (loop, "out[i] = 1.0\ny[i] = x[i]"))
+    for kernel in (two, later):
+        assert each_of(kernel, F, F, F, options=CFamilyOptions()) == [1]
+        assert each_of(kernel, F, F, F) == [4]
+
+
+def test_a_step_and_other_devices_keep_one_iteration() -> None:
+    kernel = make("x, y, out", ("i in range(0, x.shape[0], 2)", "out[i] = x[i]"))
+    assert each_of(kernel, F, F, F) == [1]
+    for dialect in ("opencl", "metal"):
+        assert each_of(make(*SAXPY), 2.0, F, F, F, options=None, dialect=dialect) == [1]
+    assert each_of(make(*SAXPY), 2.0, F, F, F, dialect="hip") == [4]
