@@ -21,8 +21,9 @@ SOURCES = Path(__file__).parent / "c_device"
 # Source, file, and what shows that the machine has the hardware.
 _LIBRARIES = {
     "cuda": (("cuda.c", "libcuda.so.1"), ("nvrtc.c", "nvidia/cu13/lib/libnvrtc.so.13")),
+    "hip": (("hip.c", "libamdhip64.so"), ("hiprtc.c", "libhiprtc.so")),
 }
-_HARDWARE = {"cuda": ("/dev/nvidiactl", "/dev/dxg")}
+_HARDWARE = {"cuda": ("/dev/nvidiactl", "/dev/dxg"), "hip": ("/dev/kfd", "/dev/dxg")}
 
 _Compiler = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
 _Loader = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)

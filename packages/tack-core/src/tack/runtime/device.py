@@ -106,11 +106,24 @@ def _level_zero_units() -> tuple[int, int]:
     return 0, device_count()
 
 
+def _hip() -> Callable[..., Backend]:
+    from tack.runtime.hip_backend import HipBackend
+
+    return HipBackend
+
+
+def _hip_units() -> tuple[int, int]:
+    from tack.runtime.hip_driver import device_count
+
+    return 0, device_count()
+
+
 # In order of preference: the first one that is available is the default.
 _REGISTRY = {
     "cpu": _Row(_cpu, needs="llvmlite", extra="cpu"),
     "reference": _Row(_reference),
     "cuda": _Row(_cuda, extra="cuda", units=_cuda_units),
+    "hip": _Row(_hip, extra="hip", units=_hip_units),
     "opencl": _Row(_opencl, needs="pyopencl", extra="opencl", units=_opencl_units),
     "level_zero": _Row(_level_zero, units=_level_zero_units),
 }

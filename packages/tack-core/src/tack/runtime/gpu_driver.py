@@ -66,6 +66,8 @@ class GpuDriver:
         The names of its library, the first that loads counts.
     names
         What the functions of `SIGNATURES` are called in it.
+    most_groups
+        The most workgroups of one launch.
     out_of_memory
         The error code that becomes a MemoryError.
     error
@@ -80,6 +82,7 @@ class GpuDriver:
     api: ClassVar[str]
     libraries: ClassVar[tuple[str, ...]]
     names: ClassVar[dict[str, str]]
+    most_groups: ClassVar[int] = 2**31 - 1
     out_of_memory: ClassVar[int] = 2
     error: ClassVar[type[GpuError]] = GpuError
 

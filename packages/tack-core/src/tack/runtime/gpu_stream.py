@@ -18,7 +18,6 @@ from tack.runtime.queued_launch import LaunchQueue
 
 HostArray = np.ndarray[Any, Any]
 
-_MOST_GROUPS: Final = 2**31 - 1
 _WORD: Final = 8  # no parameter is wider
 _pack_address = struct.Struct("<Q").pack
 
@@ -31,10 +30,10 @@ class Stream(LaunchQueue):
     """
 
     driver_errors = (GpuError,)
-    most_groups = _MOST_GROUPS
 
     def __init__(self, driver: GpuDriver, number: int, label: str) -> None:
         self.driver, self.label, self.error = driver, label, driver.error  # type: ignore[misc]
+        self.most_groups = driver.most_groups
         self._process = os.getpid()
         self.context, self.handle = driver.context(number), c_void_p()
         driver.set_current(self.context)
