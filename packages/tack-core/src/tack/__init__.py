@@ -49,6 +49,7 @@ from tack.runtime.creation import (
     zeros_like,
 )
 from tack.runtime.device import Device, current_device, device, devices, set_default_device, synchronize
+from tack.runtime.events import Event
 from tack.runtime.inspection import inspect
 from tack.runtime.textures import texture3d
 
@@ -139,6 +140,7 @@ __all__ = [
     "Constant",
     "DType",
     "Device",
+    "Event",
     "Func",
     "Kernel",
     "Scalar",

@@ -27,13 +27,17 @@ class ArrayMemory(Protocol):
     """What an array needs of its device's backend."""
 
     capabilities: frozenset[str]
+    dlpack_device: tuple[int, int] | None
     supports_device_reductions: bool
 
     def allocate(self, nbytes: int) -> tuple[int, Any]: ...
     def upload(self, address: int, source: HostArray) -> None: ...
     def download(self, address: int, target: HostArray) -> None: ...
+    def fill(self, address: int, cell: HostArray, count: int) -> None: ...
+    def copy(self, target: int, source: int, nbytes: int) -> None: ...
     def synchronize(self) -> None: ...
     def reduce_array(self, array: Array, op: str) -> float: ...
+    def export_dlpack(self, array: Array, **options: Any) -> Any: ...
 
 
 class ArrayDevice(Protocol):
@@ -203,9 +207,9 @@ class Array(_ArrayWords):
         return values if dtype is None else values.astype(dtype, copy=copy is True)
 
     def _host_view(self) -> HostArray | None:
-        """The memory as a NumPy array that keeps it alive, or None where it is not host memory."""
+        """The memory as a NumPy array that keeps it alive, or None where the host cannot see it."""
         backend = self._device.backend
-        if "host_memory" not in backend.capabilities:
+        if not {"host_memory", "host_visible"} & backend.capabilities:
             return None
         backend.synchronize()
         return np.asarray(_HostBuffer(self))
@@ -271,12 +275,16 @@ class Array(_ArrayWords):
             shape than the elements.
         """
         self._check_writeable()
-        cell = self._cell(value) if self._parts else convert_value(value, self._dtype)
-        view = self._host_view()
+        cell, view = self._cell(value), self._host_view()
         if view is None:
-            self._store(np.full(self._shape + self._parts, cell, self._dtype.numpy))
+            self._device.backend.fill(self._data, cell, self._size)
         else:
             view[...] = cell
+
+    def _copy_from(self, source: Array) -> None:
+        """Replace all elements by those of an array of the same device, type and shape; the two may overlap."""
+        self._check_writeable()
+        self._device.backend.copy(self._data, source._data, self._nbytes)
 
     def copy(self) -> Array:
         """A new array on the same device with the same elements."""
@@ -299,9 +307,11 @@ class Array(_ArrayWords):
             raise TypeError(
                 f"elements of {self._element!r} cannot become {wanted!r}; reshape a.numpy() and use asarray"
             )
-        values = cast_values(np.asarray(self), number_type(wanted))
         result = new_array(self._shape, wanted, self._device)
-        result._store(values)
+        if number_type(wanted) is self._dtype:
+            self._device.backend.copy(result._data, self._data, self._nbytes)
+        else:
+            result._store(cast_values(np.asarray(self), number_type(wanted)))
         return result
 
     def reshape(self, *shape: int | Sequence[int]) -> Array:
@@ -330,15 +340,22 @@ class Array(_ArrayWords):
     # --- DLPack ---
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        if "host_memory" not in self._device.backend.capabilities:
+        found = self._device.backend.dlpack_device
+        if found is None:
             raise BufferError(f"DLPack hand-over from {self._device.name} is not supported; use a.numpy()")
-        return (1, 0)  # kDLCPU
+        return found
 
     def __dlpack__(self, **options: Any) -> Any:
-        """The memory as a DLPack capsule, after the kernels before it; `options` are those of NumPy's `__dlpack__`."""
+        """The memory as a DLPack capsule, after the kernels before it; `options` are those of the array API standard.
+
+        Raises
+        ------
+        BufferError
+            If the consumer's wishes cannot be met.
+        """
         view = self._host_view()
         if view is None:
-            raise BufferError(f"DLPack hand-over from {self._device.name} is not supported; use a.numpy()")
+            return self._device.backend.export_dlpack(self, **options)
         return view.__dlpack__(**options)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -71,16 +72,19 @@ class Backend(abc.ABC):
         As in ``tack.device(name)``.
     capabilities
         Names of what the device can do, branched on by name, never by backend: "f64", "host_memory" (its arrays are
-        host memory, so NumPy arguments need no copy), "alias_variants" (compiles a no-alias variant),
+        host memory, so NumPy arguments need no copy), "host_visible" (the host sees its memory), "alias_variants" (compiles a no-alias variant),
         "workgroups" (runs kernels that use them), "serial_workgroups" (takes them as plain loops over the lanes of a
         workgroup, which one thread runs), "texture_images" (its samplers filter textures, with coarser weights than
         the software), "atomic_<dtype>".
+    dlpack_device
+        Kind and number of the device whose memory arrays have, as DLPack counts them; None: they are not handed over.
     supports_device_reductions
         Whether `reduce_array` runs on the device; otherwise the host path `reduce_numpy` is used.
     """
 
     name: str
     capabilities: frozenset[str]
+    dlpack_device: tuple[int, int] | None = None
     supports_device_reductions: bool = False
 
     @abc.abstractmethod
@@ -94,6 +98,25 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def download(self, address: int, target: np.ndarray[Any, Any]) -> None:
         """Copy device memory into a C-contiguous host array, after all earlier launches."""
+
+    def fill(self, address: int, cell: np.ndarray[Any, Any], count: int) -> None:
+        """Set `count` elements from an address on to the one in `cell`, after all earlier launches."""
+        self.upload(address, np.tile(cell.reshape(-1), count))
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy inside the device's memory, after all earlier launches; the two ranges may overlap."""
+        between = np.empty(nbytes, np.uint8)
+        self.download(source, between)
+        self.upload(target, between)
+
+    def mark(self) -> Any:
+        """The point in time when all earlier launches have finished, for `seconds_between`."""
+        self.synchronize()
+        return time.perf_counter()
+
+    def seconds_between(self, first: Any, last: Any) -> float:
+        """The seconds from one mark to another; waits for both."""
+        return float(last - first)
 
     @abc.abstractmethod
     def compile(self, kernel: IRKernel, options: VariantOptions) -> Executable:
@@ -127,6 +150,16 @@ class Backend(abc.ABC):
     def inspect(self, kernel: IRKernel, options: VariantOptions) -> dict[str, str]:
         """The text of each stage after typed IR, by stage name ("llvm", "asm", ...)."""
         return {}
+
+    def export_dlpack(self, array: Array, **options: Any) -> Any:
+        """A DLPack capsule of an array that is not in host memory; `options` are those of ``__dlpack__``.
+
+        Raises
+        ------
+        BufferError
+            If they cannot be met.
+        """
+        raise BufferError(f"DLPack hand-over from {self.name} is not supported; use a.numpy()")
 
     def reduce_array(self, array: Array, op: str) -> float:
         """Reduce all elements: `op` is "sum", "min" or "max"; the array is not empty."""

@@ -335,11 +335,16 @@ def copyto(target: Array, source: Any) -> None:
         refuse_mask(source)
     except TypeError as error:
         raise TypeError(f"copyto takes {error}") from None
-    values = np.asarray(source)
     wanted = target.shape + shape_of(target.dtype)
-    if values.shape != wanted:
-        raise ValueError(f"copyto: the source has shape {values.shape}, the target {wanted}")
-    target._store(values)
+    alike = isinstance(source, Array) and source.device == target.device and source.dtype is target.dtype
+    values = source if alike else np.asarray(source)
+    shape = source.shape + shape_of(source.dtype) if alike else values.shape
+    if shape != wanted:
+        raise ValueError(f"copyto: the source has shape {shape}, the target {wanted}")
+    if alike:
+        target._copy_from(source)
+    else:
+        target._store(values)
 
 
 def concat(arrays: Sequence[Array], axis: int = 0) -> Array:

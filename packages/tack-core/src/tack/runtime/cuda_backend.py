@@ -35,6 +35,7 @@ class CudaBackend(GpuBackend):
         {"f64", "workgroups", "alias_variants", "cuda_array_interface", *(f"atomic_{t}" for t in _ATOMICS)}
     )
     attributes: ClassVar[dict[str, int]] = {"lanes": 1, "shared": 8, "major": 75, "minor": 76}  # CU_DEVICE_ATTRIBUTE_*
+    dlpack_kind: ClassVar[int] = 2  # kDLCUDA
     language: ClassVar[str] = "cuda"
 
     def __init__(self, number: int) -> None:

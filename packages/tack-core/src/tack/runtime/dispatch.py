@@ -42,7 +42,7 @@ from tack.runtime.backend import STATUS_OK, VariantOptions
 from tack.runtime.binding import Binder
 from tack.runtime.device import Device, current_device
 from tack.runtime.instances import FieldEntry, InstanceLowerings
-from tack.runtime.interop import wrap_argument
+from tack.runtime.interop import Lent, wrap_argument
 from tack.runtime.lowering import Lowering, find_lowering, find_lowering_for, instances_known
 from tack.runtime.variant import Variant
 
@@ -156,6 +156,8 @@ class KernelState:
             from tack.runtime.bounds_errors import explain_status
 
             explain_status(status, lowering.ir, call.values)
+        for lent in call.lent:
+            lent.give_back()
         self._slow_calls += 1
         if publish and _native_is_due(self._slow_calls):
             self._publish(lowering, call, variant, args)
@@ -262,12 +264,13 @@ def _float_key(value: float) -> int:
 class BoundCall:
     """The arguments of one call as values, keys and words of the argument block."""
 
-    __slots__ = ("device", "keys", "values", "words")
+    __slots__ = ("device", "keys", "lent", "values", "words")
 
     def __init__(self, binder: Binder, args: Sequence[Any]) -> None:
         self.values: list[Any] = list(args)
         self.keys: list[int] = []
         self.words: list[int] = []
+        self.lent: list[Lent] = []
         self.device = self._find_device(binder, args)
         keys, words = self.keys, self.words
         for i, arg in enumerate(args):
@@ -328,6 +331,8 @@ class BoundCall:
 
     def _add_array(self, binder: Binder, i: int, arg: Any) -> None:
         array = arg if isinstance(arg, Array) else binder.wrap(i, arg, self.device, wrap_argument)
+        if type(array._owner) is Lent:
+            self.lent.append(array._owner)
         self.values[i] = array  # held until the call is over: a temporary's memory must outlive the launch
         self.keys.append(array._key)
         self.words += (array._data, array._nbytes, array._dims)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 import ctypes
-from ctypes import byref, c_int, c_uint64, c_void_p
+from ctypes import byref, c_float, c_int, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -18,7 +18,8 @@ from tack.lang.ir import IRKernel
 from tack.lang.types import f32
 from tack.runtime.backend import Artifact, Backend, VariantOptions
 from tack.runtime.gpu_driver import GpuDriver, GpuError
-from tack.runtime.gpu_stream import DeviceMemory, HostArray, Module, Stream
+from tack.runtime.gpu_memory import DeviceMemory, Event, HostArray, copy, fill
+from tack.runtime.gpu_stream import Module, Stream
 from tack.runtime.launch_arguments import CallArguments
 from tack.runtime.queued_launch import QueuedExecutable, QueuedKernel
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from tack.codegen.c_family import CFamilyCodeGen
 
 _NAME_LENGTH: Final = 256
+_DEFAULT_STREAMS: Final = (None, 0, 1)
 _POOL_RELEASE_THRESHOLD: Final = 4  # the attribute's number in both APIs
-_LEGACY_DEFAULT_STREAM: Final = 1
 
 
 class GpuBackend(Backend):
@@ -46,6 +47,8 @@ class GpuBackend(Backend):
     ----------
     attributes
         The driver's numbers of "lanes" (the most threads of a workgroup) and "shared" (bytes of its shared memory).
+    dlpack_kind
+        DLPack's number for this kind of device.
     language
         The stage that `inspect` shows.
 
@@ -56,11 +59,13 @@ class GpuBackend(Backend):
     """
 
     attributes: ClassVar[dict[str, int]]
+    dlpack_kind: ClassVar[int]
     language: ClassVar[str]
     supports_device_reductions = True
 
     def __init__(self, driver: GpuDriver, kind: str, number: int) -> None:
         self.name = kind if number == 0 else f"{kind}:{number}"
+        self.dlpack_device: tuple[int, int] = (self.dlpack_kind, number)
         self._driver, self._device = driver, c_int()
         driver.device_get(byref(self._device), number)
         self._most_lanes, self._most_shared = self.attribute("lanes"), self.attribute("shared")
@@ -108,6 +113,7 @@ class GpuBackend(Backend):
 
     def allocate(self, nbytes: int) -> tuple[int, DeviceMemory]:
         memory = DeviceMemory(self._stream, nbytes)
+        self._driver.fill8(memory.address, 0, max(1, nbytes), self._stream.handle)
         return memory.address, memory
 
     def upload(self, address: int, source: HostArray) -> None:
@@ -116,14 +122,51 @@ class GpuBackend(Backend):
     def download(self, address: int, target: HostArray) -> None:
         self._stream.download(address, target)
 
+    def fill(self, address: int, cell: HostArray, count: int) -> None:
+        if count:
+            self._stream.begin()
+            fill(self._stream, address, cell.tobytes(), count)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        if nbytes:
+            self._stream.begin()
+            copy(self._stream, target, source, nbytes)
+
     def synchronize(self) -> None:
         self._stream.wait()
 
+    def mark(self) -> Event:
+        event = Event(self._stream, timing=True)
+        event.record(self._stream.handle)
+        return event
+
+    def seconds_between(self, first: Event, last: Event) -> float:
+        first.wait()
+        last.wait()
+        milliseconds = c_float()
+        self._driver.event_elapsed(byref(milliseconds), first.handle, last.handle)
+        return milliseconds.value / 1000
+
+    # -- streams and arrays of other libraries
+
+    @property
+    def dlpack_stream(self) -> int:
+        return self._stream.handle.value or 0
+
     def wait_for_stream(self, stream: int | None) -> None:
-        """Wait for a stream of another library; the legacy default stream (1, or None) is in order with ours."""
-        if stream is not None and stream != _LEGACY_DEFAULT_STREAM:
-            self._stream.begin()
-            self._driver.stream_wait(stream)
+        """Come after another library's stream; the legacy default stream (None, 0 or 1) is in order with ours."""
+        if stream not in _DEFAULT_STREAMS:
+            self._stream.wait_for(stream)
+
+    def hand_back(self, stream: int | None) -> None:
+        """Let another library's stream come after ours."""
+        if stream not in _DEFAULT_STREAMS:
+            self._stream.let_wait(stream)
+
+    def export_dlpack(self, array: Array, **options: Any) -> Any:
+        from tack.runtime.dlpack import export
+
+        return export(array, self, **options)
 
     # -- kernels
 

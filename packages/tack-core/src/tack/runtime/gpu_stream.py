@@ -1,4 +1,4 @@
-"""The stream, the modules and the memory of a GPU whose driver is a `GpuDriver`: CUDA's and HIP's."""
+"""The stream and the modules of a GPU whose driver is a `GpuDriver`: CUDA's and HIP's."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import ctypes
 import os
 import struct
 from collections.abc import Sequence
-from ctypes import byref, c_uint64, c_void_p
-from typing import Any, Final
-
-import numpy as np
+from ctypes import byref, c_void_p
+from typing import Final
 
 from tack.codegen.launch_plan import LaunchPlan
 from tack.runtime.gpu_driver import GpuDriver, GpuError
+from tack.runtime.gpu_memory import Cell, Cells, Event, HostArray, Staging
 from tack.runtime.native_launch import CallLock, NativeTable, native_table
 from tack.runtime.queued_launch import LaunchQueue
-
-HostArray = np.ndarray[Any, Any]
 
 _WORD: Final = 8  # no parameter is wider
 _pack_address = struct.Struct("<Q").pack
@@ -39,6 +36,11 @@ class Stream(LaunchQueue):
         driver.set_current(self.context)
         driver.stream_create(byref(self.handle), 0)
         self.lock: CallLock = CallLock()
+        self._cells, self._staging = Cells(self), Staging(self)
+
+    def is_usable(self) -> bool:
+        """Whether this is the process that made it, not one forked from it."""
+        return os.getpid() == self._process
 
     def begin(self) -> None:
         """Make the device's context the current one of this thread.
@@ -48,7 +50,7 @@ class Stream(LaunchQueue):
         GpuError
             In a process that was forked after the device had been used.
         """
-        if os.getpid() != self._process:
+        if not self.is_usable():
             raise self.error(
                 f"{self.driver.api} was used before this process was forked, and does not work across a fork: start "
                 "processes with multiprocessing's 'spawn', or use the device only after the fork"
@@ -79,47 +81,46 @@ class Stream(LaunchQueue):
     def refused(self, code: int) -> Exception:
         return self.driver.explain(code, self.driver.names["launch"])
 
-    def cell(self, nbytes: int) -> DeviceMemory:
-        return DeviceMemory(self, nbytes)
+    def cell(self, nbytes: int) -> Cell:
+        return self._cells.take()
 
-    def read(self, cell: DeviceMemory, nbytes: int) -> bytes:
-        found = np.zeros(nbytes, np.uint8)
-        self.download(cell.address, found)
-        return found.tobytes()
+    def read(self, cell: Cell, nbytes: int) -> bytes:
+        self.wait()
+        return ctypes.string_at(cell.address, nbytes)
 
     # -- copies
 
     def upload(self, address: int, source: HostArray) -> None:
         """Copy a C-contiguous host array; returns when it has been read."""
         self.begin()
-        if source.nbytes:
-            self.driver.upload(address, source.ctypes.data, source.nbytes, self.handle)
+        start, nbytes = source.ctypes.data, source.nbytes
+        if nbytes and not self._staging.upload(address, start, nbytes):
+            self.driver.upload(address, start, nbytes, self.handle)
             self.driver.stream_wait(self.handle)  # the caller may change the source at once
 
     def download(self, address: int, target: HostArray) -> None:
         """Copy into a C-contiguous host array; returns when it is there."""
         self.begin()
-        if target.nbytes:
-            self.driver.download(target.ctypes.data, address, target.nbytes, self.handle)
+        start, nbytes = target.ctypes.data, target.nbytes
+        if nbytes and not self._staging.download(start, address, nbytes):
+            self.driver.download(start, address, nbytes, self.handle)
             self.driver.stream_wait(self.handle)
 
+    # -- streams of other libraries
 
-class DeviceMemory:
-    """One allocation, given back to the device's pool, in the stream's order, when nothing refers to it any more."""
+    def wait_for(self, other: int) -> None:
+        """Let what is enqueued from now on come after what another stream has now."""
+        self._order(other, self.handle)
 
-    __slots__ = ("_stream", "address")
+    def let_wait(self, other: int) -> None:
+        """Let what another stream gets from now on come after what is enqueued here now."""
+        self._order(self.handle, other)
 
-    def __init__(self, stream: Stream, nbytes: int) -> None:
-        self._stream, self.address, pointer = stream, 0, c_uint64()
-        stream.begin()
-        stream.driver.allocate(byref(pointer), max(1, nbytes), stream.handle)
-        self.address = pointer.value
-        stream.driver.fill8(self.address, 0, max(1, nbytes), stream.handle)
-
-    def __del__(self) -> None:
-        if self.address and os.getpid() == self._stream._process:
-            self._stream.begin()
-            self._stream.driver.free(self.address, self._stream.handle)
+    def _order(self, first: int | c_void_p, then: int | c_void_p) -> None:
+        self.begin()
+        event = Event(self, timing=False)
+        event.record(first)
+        self.driver.stream_wait_event(then, event.handle, 0)
 
 
 class Module:
@@ -137,6 +138,6 @@ class Module:
         return found
 
     def __del__(self) -> None:
-        if self._handle.value and os.getpid() == self._stream._process:
+        if self._handle.value and self._stream.is_usable():
             self._stream.begin()
             self._stream.driver.module_unload(self._handle)  # waits for the kernels that are running

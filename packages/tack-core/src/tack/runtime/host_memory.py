@@ -27,6 +27,8 @@ _PRIVATE: dict[str, int] = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if h
 class HostMemory:
     """The memory part of `Backend`, for devices that compute in host memory and finish before a launch returns."""
 
+    dlpack_device: tuple[int, int] | None = (1, 0)  # kDLCPU
+
     def allocate(self, nbytes: int) -> tuple[int, Any]:
         """Zero-filled memory: its address, and the object whose life is the memory's life."""
         if nbytes < LARGE:
@@ -45,6 +47,10 @@ class HostMemory:
     def download(self, address: int, target: HostArray) -> None:
         """Copy from `address` into a C-contiguous host array."""
         ctypes.memmove(_address(target), address, target.nbytes)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy from `source` to `target`, which may overlap."""
+        ctypes.memmove(target, source, nbytes)
 
     def synchronize(self) -> None:
         """Return at once: launches finish before they return."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+import sys
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -10,6 +11,9 @@ from tack.lang.array import MISALIGNED, Array
 from tack.lang.host_cast import HostArray
 from tack.lang.types import BY_NAME, DType, dtype_of_numpy
 from tack.runtime.device import Device
+
+if TYPE_CHECKING:
+    from tack.runtime.dlpack import StreamOrder
 
 # What to write instead of an array of a dtype that Tack does not have, by NumPy's kind of dtype.
 _INSTEAD = {
@@ -22,11 +26,17 @@ _INSTEAD = {
 _ANY = ".astype() to one of these"
 
 
-@runtime_checkable
-class ForeignStreams(Protocol):
-    """A backend that can wait for a stream of another library."""
+class Lent:
+    """The owner of memory that is in the order of another library's stream, which must wait for ours after a call."""
 
-    def wait_for_stream(self, stream: int | None) -> None: ...
+    __slots__ = ("_backend", "_exporter", "_stream")
+
+    def __init__(self, exporter: Any, stream: int, backend: StreamOrder) -> None:
+        self._exporter, self._stream, self._backend = exporter, stream, backend
+
+    def give_back(self) -> None:
+        """What that stream gets from now on comes after what is enqueued here now."""
+        self._backend.hand_back(self._stream)
 
 
 def element_type(dtype: np.dtype[Any]) -> DType:
@@ -108,8 +118,9 @@ def wrap_numpy(values: HostArray, device: Device) -> Array:
 def wrap_cuda(exporter: Any, device: Device) -> Array:
     """A Tack array on the memory of an object with a CUDA array interface, such as a tensor of PyTorch or CuPy.
 
-    What the exporter enqueued on the legacy default stream, or on the stream that its interface names, comes before
-    what Tack enqueues. Its memory must be of this device, which is not checked.
+    What the exporter enqueued on the stream that its interface names, or PyTorch on its current one, comes before what
+    Tack enqueues; the array's owner is `Lent` if that stream must wait for Tack's after a call. The memory must be of
+    this device, which is checked where the exporter says of which it is.
 
     Raises
     ------
@@ -128,10 +139,28 @@ def wrap_cuda(exporter: Any, device: Device) -> Array:
     if strides is not None and 0 not in shape and tuple(strides) != c_strides(shape, numpy_dtype.itemsize):
         raise ValueError(f"C-contiguous arrays, not one of shape {shape} with strides {strides} bytes: pass a copy")
     address, readonly = interface["data"]
-    backend = device.backend
-    assert isinstance(backend, ForeignStreams)
-    backend.wait_for_stream(interface.get("stream"))
-    return Array(element_type(numpy_dtype), shape, device, address, exporter, readonly=readonly)
+    backend = cast("StreamOrder", device.backend)
+    where = exporter.__dlpack_device__() if hasattr(exporter, "__dlpack_device__") else backend.dlpack_device
+    if tuple(map(int, where)) != backend.dlpack_device:
+        raise ValueError(f"memory of device {device.name}, not of number {where[1]}")
+    stream = _stream_of(exporter, interface)
+    owner = exporter
+    if stream not in (None, 0, 1):  # the legacy default stream is in order with ours
+        backend.wait_for_stream(stream)
+        owner = Lent(exporter, stream, backend)
+    return Array(element_type(numpy_dtype), shape, device, address, owner, readonly=readonly)
+
+
+def _stream_of(exporter: Any, interface: dict[str, Any]) -> Any:
+    """The stream that an exporter's memory is in the order of.
+
+    PyTorch 2.x has version 2 of the interface, which names none: its users mean the current one. With a version that
+    does, `test_cuda_arrays.py` shows that this can go.
+    """
+    torch = sys.modules.get("torch")
+    if "stream" not in interface and torch is not None and isinstance(exporter, torch.Tensor):
+        return torch.cuda.current_stream(exporter.device).cuda_stream
+    return interface.get("stream")
 
 
 def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -145,6 +174,8 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 def wrap_dlpack(exporter: Any, device: Device) -> Array:
     """A Tack array on the memory of a DLPack exporter; read-only if the exporter says so.
 
+    Where the device has streams, the exporter makes ours wait for its own.
+
     Raises
     ------
     TypeError
@@ -152,6 +183,10 @@ def wrap_dlpack(exporter: Any, device: Device) -> Array:
     ValueError
         If its memory is not the device's, or is strided.
     """
+    if not device.supports("host_memory") and device.backend.dlpack_device is not None:
+        from tack.runtime.dlpack import take
+
+        return take(exporter, device, cast("StreamOrder", device.backend))
     try:
         values = np.from_dlpack(exporter)
     except (BufferError, RuntimeError, ValueError) as error:
