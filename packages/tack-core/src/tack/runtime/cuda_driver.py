@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import importlib.util
 import os
 import sys
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from tack.runtime.gpu_driver import GpuDriver, GpuError, first_library
+from tack.runtime.run_time_compiler import RunTimeCompiler
 
 _NVRTC: Final = ("libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12")
 
@@ -116,33 +116,8 @@ def compile_cubin(source: str, name: str, architecture: str, options: tuple[str,
     CudaError
         If NVRTC rejects the text; the message has its words and the numbered text.
     """
-    library, program = nvrtc(), c_void_p()
-    library.nvrtcGetErrorString.restype = c_char_p
-    _check_nvrtc(library.nvrtcCreateProgram(byref(program), source.encode(), f"{name}.cu".encode(), 0, None, None))
-    try:
-        flags = [f"--gpu-architecture={architecture}".encode(), *(o.encode() for o in options)]
-        status = library.nvrtcCompileProgram(program, len(flags), (c_char_p * len(flags))(*flags))
-        if status:
-            log = _nvrtc_bytes(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program)
-            lines = "\n".join(f"{number:5d}  {line}" for number, line in enumerate(source.splitlines(), 1))
-            words = log.rstrip(b"\0").decode(errors="replace")
-            raise CudaError(f"kernel `{name}`: NVRTC cannot compile its CUDA C\n{words}\n{lines}")
-        return _nvrtc_bytes(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program)
-    finally:
-        library.nvrtcDestroyProgram(byref(program))
-
-
-def _check_nvrtc(status: int) -> None:
-    if status:
-        raise CudaError(f"NVRTC: {nvrtc().nvrtcGetErrorString(status).decode()}")
-
-
-def _nvrtc_bytes(size_of: Any, get: Any, program: c_void_p) -> bytes:
-    size = c_size_t()
-    _check_nvrtc(size_of(program, byref(size)))
-    buffer = ctypes.create_string_buffer(size.value)
-    _check_nvrtc(get(program, buffer))
-    return buffer.raw
+    compiler = RunTimeCompiler(nvrtc(), "NVRTC", "CUDA C", "nvrtc", "CUBIN", CudaError)
+    return compiler.compile(source, name, (f"--gpu-architecture={architecture}", *options))
 
 
 def device_count() -> int:
