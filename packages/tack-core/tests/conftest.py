@@ -94,6 +94,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         copy_arguments(monkeypatch, target)
     with target:
         yield target
+    assert not (noted := device_rig.misuse(target)), noted
 
 
 @pytest.hookimpl(wrapper=True)

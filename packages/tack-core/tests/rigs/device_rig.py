@@ -22,8 +22,10 @@ SOURCES = Path(__file__).parent / "c_device"
 _LIBRARIES = {
     "cuda": (("cuda.c", "libcuda.so.1"), ("nvrtc.c", "nvidia/cu13/lib/libnvrtc.so.13")),
     "hip": (("hip.c", "libamdhip64.so"), ("hiprtc.c", "libhiprtc.so")),
+    "level_zero": (("level_zero.c", "libze_loader.so.1"), ("ocloc.c", "libocloc.so")),
 }
-_HARDWARE = {"cuda": ("/dev/nvidiactl", "/dev/dxg"), "hip": ("/dev/kfd", "/dev/dxg")}
+_HARDWARE = {"cuda": ("/dev/nvidiactl", "/dev/dxg"), "hip": ("/dev/kfd", "/dev/dxg"), "level_zero": ("/dev/dxg",)}
+_INTEL = "0x8086"
 
 _Compiler = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
 _Loader = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
@@ -48,6 +50,10 @@ def missing() -> str | None:
 
 def has_hardware(kind: str) -> bool:
     """Whether the device files of a kind's real driver are there."""
+    if kind == "level_zero" and any(
+        p.read_text().strip() == _INTEL for p in Path("/sys/class/drm").glob("renderD*/device/vendor")
+    ):
+        return True
     return any(os.path.exists(path) for path in _HARDWARE[kind])
 
 
@@ -70,6 +76,15 @@ def is_rig(device: Any) -> bool:
     """Whether a device is one of ours."""
     libraries = _LIBRARIES.get(device.name.partition(":")[0])
     return libraries is not None and libraries[0][1] in _loaded
+
+
+def misuse(device: Any) -> str:
+    """What a rig has noted, since it was last asked, that the real driver leaves undefined and so would not report."""
+    if not is_rig(device) or device.name.partition(":")[0] != "level_zero":
+        return ""
+    note = library("level_zero").rig_ze_misuse
+    note.restype = ctypes.c_char_p
+    return note().decode()
 
 
 def library(kind: str) -> ctypes.CDLL:

@@ -25,17 +25,25 @@ class _Row:
     """How to get a backend's class, and the module without which it cannot run, with the extra that installs it.
 
     A kind of which a machine may have several devices says which there are: `units` gives the default one's number and
-    how many there are. They are named "kind" (the default) and "kind:number", and the class is given the number.
+    how many there are. They are named "kind" (the default) and "kind:number", and the class is given the number. `why`
+    says in the driver's words why there is none.
     """
 
     load: Callable[[], Callable[..., Backend]]
     needs: str | None = None
     extra: str | None = None
     units: Callable[[], tuple[int, int]] | None = None
+    why: Callable[[], str] | None = None
 
     @property
     def installed(self) -> bool:
         return self.needs is None or importlib.util.find_spec(self.needs) is not None
+
+    def no_device(self, kind: str) -> str:
+        """Part of a sentence: why this machine has no device of this kind."""
+        if self.why is not None:
+            return f"{self.why()}; "
+        return f"{self.needs or 'the driver'} finds no device with a driver and a compiler for {kind}; "
 
     def names(self, kind: str) -> Iterator[str]:
         """The devices of this kind that this machine has, the default one first."""
@@ -106,6 +114,12 @@ def _level_zero_units() -> tuple[int, int]:
     return 0, device_count()
 
 
+def _level_zero_why() -> str:
+    from tack.runtime.level_zero_driver import why_no_device
+
+    return why_no_device()
+
+
 def _hip() -> Callable[..., Backend]:
     from tack.runtime.hip_backend import HipBackend
 
@@ -125,7 +139,7 @@ _REGISTRY = {
     "cuda": _Row(_cuda, extra="cuda", units=_cuda_units),
     "hip": _Row(_hip, extra="hip", units=_hip_units),
     "opencl": _Row(_opencl, needs="pyopencl", extra="opencl", units=_opencl_units),
-    "level_zero": _Row(_level_zero, units=_level_zero_units),
+    "level_zero": _Row(_level_zero, units=_level_zero_units, why=_level_zero_why),
 }
 _NUMBERS = {name: i for i, name in enumerate(_REGISTRY, 1)}
 _UNIT_SHIFT = 4  # an array's key has eight bits for its device: up to 15 kinds, and 15 devices of a kind
@@ -249,7 +263,7 @@ def device(name: str | Device) -> Device:
     default, count = row.units()
     known = {str(i): f"{kind}:{i}" for i in range(count)} | ({"": kind, str(default): kind} if count else {})
     if number not in known or name.endswith(":"):
-        hint = "" if count else f"{row.needs} finds no device with a driver and a compiler for {kind}; "
+        hint = "" if count else row.no_device(kind)
         raise ValueError(f"there is no device {name!r}: {hint}the devices of this machine are {_listed()}")
     return Device(known[number])
 

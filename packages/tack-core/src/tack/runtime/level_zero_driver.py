@@ -175,7 +175,10 @@ class Driver:
             if function is None:
                 raise LevelZeroError(f"the Level Zero loader has no {name}: it is older than version 1.0")
             function.argtypes, function.restype = arguments, c_int32
-        self.zeInit(_GPU_ONLY)
+        try:
+            self.zeInit(_GPU_ONLY)
+        except LevelZeroError as problem:
+            raise LevelZeroError(f"Level Zero's loader finds no driver with a GPU ({problem})") from None
 
     def __getattr__(self, name: str) -> Any:
         if name not in _SIGNATURES:

@@ -116,11 +116,11 @@ class Stream(LaunchQueue):
         except BaseException:  # nobody knows what still runs
             self._retired.extendleft(reversed(retired))
             raise
-        for function, arguments, nbytes in retired:
-            getattr(self.ze, function)(*arguments)
-            self._retired_bytes -= nbytes
         self.ze.zeEventHostReset(event)
         self._events.append(event)
+        for function, arguments, nbytes in retired:
+            self._retired_bytes -= nbytes
+            getattr(self.ze, function)(*arguments)
 
     def _make_events(self) -> c_void_p:
         """One event; others of its pool are kept for later waits."""
@@ -222,7 +222,7 @@ class Memory:
 
 
 class Module:
-    """A module made of SPIR-V; retired when nothing refers to it any more.
+    """A module made of SPIR-V; retired with its kernels when nothing refers to it or to one of them any more.
 
     Parameters
     ----------
@@ -243,9 +243,10 @@ class Module:
     """
 
     def __init__(self, stream: Stream, spirv: bytes, flags: str, name: str) -> None:
+        self._stream, self._handle, log = stream, c_void_p(), c_void_p()
+        self._kernels: list[c_void_p] = []
         if not is_spirv(spirv):
             raise ValueError("not SPIR-V")
-        self._stream, self._handle, log = stream, c_void_p(), c_void_p()
         wanted = ModuleDesc(format=_SPIRV, inputSize=len(spirv), pInputModule=spirv, pBuildFlags=flags.encode())
         create, device = stream.ze.zeModuleCreate, stream.device.handle
         try:
@@ -270,9 +271,12 @@ class Module:
     def function(self, name: str) -> Function:
         """A kernel of the module, for one executable: its arguments are part of it."""
         wanted = KernelDesc(pKernelName=name.encode())
-        return Function(self, self._stream, self._stream.ze.new("zeKernelCreate", self._handle, byref(wanted)))
+        self._kernels.append(self._stream.ze.new("zeKernelCreate", self._handle, byref(wanted)))
+        return Function(self, self._stream, self._kernels[-1])
 
     def __del__(self) -> None:
+        for kernel in self._kernels:  # first: the collector would let a kernel go after its module
+            self._stream.retire("zeKernelDestroy", kernel)
         if self._handle.value:
             self._stream.retire("zeModuleDestroy", self._handle)
 
@@ -291,6 +295,3 @@ class Function:
         if group != self._group:
             self._stream.ze.zeKernelSetGroupSize(self.handle, group, 1, 1)
             self._group = group
-
-    def __del__(self) -> None:
-        self._stream.retire("zeKernelDestroy", self.handle)

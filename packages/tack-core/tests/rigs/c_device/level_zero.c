@@ -42,6 +42,7 @@ static struct {
 } fault;
 static size_t memory_limit = (size_t)2 << 30;
 static int present = 1, refuse_modules;
+static unsigned shown_devices = 1;
 static char build_flags[512];
 
 static result misuse(result code, const char* format, ...) {
@@ -71,6 +72,8 @@ void rig_ze_fail(const char* function, unsigned after, result code) {
 }
 void rig_ze_limit(size_t bytes) { memory_limit = bytes; }
 void rig_ze_present(int drivers) { present = drivers; }
+// Of the two devices the second, a lesser one, is shown only when asked for.
+void rig_ze_devices(unsigned count) { shown_devices = count; }
 void rig_ze_refuse_modules(int refuse) { refuse_modules = refuse; }
 const char* rig_ze_build_flags(void) { return build_flags; }
 static result injected(const char* function) {
@@ -141,7 +144,7 @@ typedef struct {
 typedef struct { object base; } context;
 typedef struct { object base; unsigned count; } pool;
 typedef struct { object base; int signalled, pending; } event;
-typedef struct { object base; const rig_kernel* table; unsigned kernels; } module;
+typedef struct { object base; const rig_kernel* table; const device* device; unsigned kernels; } module;
 typedef struct { object base; char text[1024]; } build_log;
 
 enum { MOST_ARGUMENTS = 64, MOST_BYTES = 16 };
@@ -179,10 +182,9 @@ static unsigned list_count;
 
 static driver the_driver = {{DRIVER, 1, 0}};
 static device the_devices[] = {
-    {{DEVICE, 1, 0}, 0x0bd5, 0, 2 | 4, 256, 65536, "rig: a discrete GPU"},
+    {{DEVICE, 1, 0}, 0x0bd5, 0, 2 | 4, 1024, 65536, "rig: a discrete GPU"},
     {{DEVICE, 1, 0}, 0x1912, 1, 0, 128, 32768, "rig: an integrated GPU without f64"},
 };
-enum { DEVICES = sizeof the_devices / sizeof *the_devices };
 
 // --------------------------------------------------------------------------------------------------------------- memory
 
@@ -293,7 +295,7 @@ result zeDriverGet(unsigned* count, void** drivers) {
 }
 result zeDeviceGet(driver* owner, unsigned* count, void** devices) {
     NEED(owner, DRIVER);
-    return enumerate(count, devices, the_devices, sizeof *the_devices, DEVICES);
+    return enumerate(count, devices, the_devices, sizeof *the_devices, shown_devices);
 }
 
 typedef struct { unsigned stype; void* next; unsigned char uuid[16]; unsigned version; } driver_properties;
@@ -494,6 +496,7 @@ result zeModuleCreate(context* c, device* d, const module_desc* desc, module** o
     }
     *out = make(MODULE, sizeof **out);
     (*out)->table = table;
+    (*out)->device = d;
     return SUCCESS;
 }
 result zeModuleDestroy(module* m) {
@@ -541,7 +544,7 @@ result zeKernelSetGroupSize(kernel* k, unsigned x, unsigned y, unsigned z) {
     NEED(k, KERNEL);
     enter(k, __func__);
     unsigned required = k->code->most_threads;
-    int good = y == 1 && z == 1 && x && x <= 256 && (!required || x == required);
+    int good = y == 1 && z == 1 && x && x <= k->owner->device->most_threads && (!required || x == required);
     if (good) k->group = x;
     return leave(k, good ? SUCCESS : INVALID_GROUP_SIZE_DIMENSION);
 }
@@ -619,7 +622,6 @@ result zeCommandListAppendMemoryFill(list* l, void* to, const void* pattern, siz
 
 static result append_launch(list* l, kernel* k, const rig_id* groups, event* signals, unsigned count) {
     if (!k->group) return misuse(INVALID_GROUP_SIZE_DIMENSION, "kernel %s: no group size was set", k->code->name);
-    if (k->group > l->device->most_threads) return INVALID_GROUP_SIZE_DIMENSION;
     if (!groups->x || groups->y != 1 || groups->z != 1) return misuse(INVALID_ARGUMENT, "kernel %s: a launch of no groups", k->code->name);
     command made = {.action = LAUNCH, .kernel = k, .groups = *groups, .size = {k->group, 1, 1}};
     for (unsigned i = 0; i < k->code->count; i++) {

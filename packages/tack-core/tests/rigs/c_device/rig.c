@@ -241,12 +241,14 @@ static sigjmp_buf escape;
 static void trap(int signal) { siglongjmp(escape, signal); }
 
 long long rig_groups_left = -1;
+unsigned rig_ends;
 
 static int run_groups(const rig_kernel* kernel, rig_id groups) {
     for (rig_group.z = 0; rig_group.z < groups.z; rig_group.z++)
         for (rig_group.y = 0; rig_group.y < groups.y; rig_group.y++)
             for (rig_group.x = 0; rig_group.x < groups.x; rig_group.x++) {
                 if (rig_groups_left >= 0 && rig_groups_left-- == 0) return RIG_KILLED;
+                if (rig_ends && rig_group.x == rig_ends && groups.x / 2 > rig_ends) rig_group.x = groups.x - rig_ends;
                 if (kernel->waits) {
                     int status = run_group();
                     if (status) return status;

@@ -43,6 +43,8 @@ int rig_run(const rig_kernel* kernel, void** arguments, rig_id groups, rig_id si
 
 // How many groups may still run, in all launches, before one is killed; negative: any number.
 extern long long rig_groups_left;
+// If not 0: of a launch only so many groups at each end run, for launches that are too long for a processor.
+extern unsigned rig_ends;
 
 // What threads call.
 void rig_barrier(void);
