@@ -34,8 +34,8 @@ format: $(VENV)/.installed-lint ## sort imports and format, in place
 	$(RUN) -m ruff check --select I --fix .
 	$(RUN) -m ruff format .
 
-bench: $(VENV)/.installed-demo ## run the benchmarks beside C and NumPy
-	$(RUN) -m benchmarks
+bench: $(VENV)/.installed-demo ## run the benchmarks beside C, NumPy and peers (BENCH_ARGS="--peers PYTHON" to choose)
+	$(RUN) -m benchmarks.run $(BENCH_ARGS)
 
 clean: ## remove .venv, caches and everything built or drawn
 	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache

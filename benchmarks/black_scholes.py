@@ -64,4 +64,7 @@ def cases(quick: bool) -> Iterator[harness.Case]:
         numpy=lambda: in_numpy(*arguments),
         tolerance=1e-14,  # each library has its own exp and log
         numpy_tolerance=1e-14,
+        arguments=arguments,
+        peer_tolerance=1e-12,
+        no_errno=True,
     )

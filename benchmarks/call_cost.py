@@ -1,76 +1,90 @@
-"""What a call costs: three arrays of one element and a scalar, so that nothing but the call is left."""
+"""What a call costs: three arrays of one element and a scalar, so that nothing but the call is left; and a fan-out."""
 
 from __future__ import annotations
 
-import importlib.util
-import time
-import timeit
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 
 import tack
-from benchmarks import harness
-from benchmarks.compilers import Gcc, bind
-from benchmarks.saxpy import saxpy
+from benchmarks import harness, saxpy, thread_pool
+from benchmarks.compilers import Compiler, bind
+from benchmarks.peers import Peers
 
-CALLS = 5_000
+CTYPES = "C through ctypes, arguments prebuilt"
+PARALLEL = "Numba, parallel"
+FAN_OUT = "Tack: a call, and a fan-out that both threads take part in"
+LOOPS = 500  # in one sample of a fan-out
+
+
+class FanOut:
+    """The pool's fan-out and join, two chunks that wait for each other: a `harness.Sampler`."""
+
+    calls = LOOPS
+
+    def __init__(self) -> None:
+        addresses, self._repeat, self._alive = thread_pool.link_bodies()
+        self._body = addresses["meet"]
+        self._count = np.zeros(8, np.int64)
+        self._loop = harness.Local(self._repeat, self._body, self._count.ctypes.data, 2, 1, 2, LOOPS)
+
+    def sample(self) -> float:
+        return self._loop.sample() / LOOPS
+
+
+class Together:
+    """Several samplers one after another, as one."""
+
+    def __init__(self, *parts: harness.Sampler) -> None:
+        self._parts = parts
+        self.calls = max(part.calls for part in parts)
+
+    def sample(self) -> float:
+        return sum(part.sample() for part in self._parts)
 
 
 def an_empty_function(z, x, y, a):
     pass
 
 
-def implementations(gcc: Gcc) -> dict[str, Callable[[], float]]:
-    """By name, the seconds that one call takes, loop included; `ctypes` is there if there is gcc."""
-    arrays = [np.ones(1, np.float32) for _ in range(3)]
+def measure(gcc: Compiler, peers: Peers, quick: bool) -> dict[str, harness.Timing]:
+    """Time every implementation by the clock on the wall, in rounds; ctypes is there if there is gcc."""
+    from tack.runtime.cpu_pool import cpu_count, pool
+
+    case = dataclasses.replace(saxpy.case(1), adapter="call")
+    arrays = case.arguments[:3]
     on_device = [tack.asarray(array) for array in arrays]
-    rows = {}
+    rows: dict[str, harness.Sampler] = {}
     if gcc.version is not None:
         function = bind(gcc.load("call_cost", "plain"), "small", *arrays, np.float32(3.0), 1)
         # Not through the partial object, which costs something itself.
-        rows["C through ctypes, arguments prebuilt"] = _timer(function.func, *function.args)
-    rows["Tack, tack.Array"] = _timer(saxpy, *on_device, 3.0)
-    rows["Tack, NumPy arrays"] = _timer(saxpy, *arrays, 3.0)
-    if importlib.util.find_spec("numba"):
-        rows["Numba, serial"] = _timer(_numba_saxpy(), *arrays, 3.0)
-    rows["an empty Python function"] = _timer(an_empty_function, *arrays, 3.0)
-    return rows
-
-
-def _timer(function: Callable[..., object], *arguments: object) -> Callable[[], float]:
-    names = {f"a{k}": value for k, value in enumerate(arguments)}
-    timer = timeit.Timer(f"f({', '.join(names)})", timer=time.thread_time, globals={"f": function, **names})
-    timer.timeit(100)
-    return lambda: timer.timeit(CALLS) / CALLS
-
-
-def _numba_saxpy() -> Callable[..., object]:
-    import numba
-
-    @numba.njit
-    def numba_saxpy(z, x, y, a):
-        for i in range(z.shape[0]):
-            z[i] = a * x[i] + y[i]
-
-    return numba_saxpy
-
-
-def measure(gcc: Gcc, rounds: int) -> dict[str, harness.Timing]:
-    """Time every implementation once a round."""
-    rows = implementations(gcc)
-    timings = {name: harness.Timing() for name in rows}
-    for _ in range(rounds):
-        for name, one_call in rows.items():
-            timings[name].samples.append(one_call())
+        rows[CTYPES] = harness.Local(function.func, *function.args)
+    rows["Tack, `tack.Array`"] = harness.Local(saxpy.saxpy, *on_device, 3.0)
+    rows["Tack, NumPy arrays"] = harness.Local(saxpy.saxpy, *case.arguments)
+    rows["an empty Python function"] = harness.Local(an_empty_function, *case.arguments)
+    timings = {}
+    patience = 0.02 if quick else 0.5
+    ours = harness.check(case, None)
+    ready, _ = peers.prepare(case, ours)
+    named = {"Numba, serial" if name == "Numba" else name: peer for name, peer in ready.items()}
+    timings |= harness.interleaved({**rows, **named}, patience, harness.REST)
+    if cpu_count() > 1:
+        with pool().set_threads(2):
+            fan_out: dict[str, harness.Sampler] = {FAN_OUT: Together(rows["Tack, NumPy arrays"], FanOut())}
+            ready, _ = peers.prepare(dataclasses.replace(case, adapter="saxpy"), ours)
+            if "Numba" in ready:
+                fan_out[PARALLEL] = ready["Numba"]
+            timings |= harness.interleaved(fan_out, patience, harness.REST)
     return timings
 
 
-def report(gcc: Gcc, quick: bool) -> None:
-    timings = measure(gcc, 3 if quick else 40)
-    print("\n## The cost of a call: three arrays of one element and a scalar; processor time\n")
-    print("| call | median ns | least ns | ratio to ctypes |\n|---|--:|--:|--:|")
-    base = next((t for name, t in timings.items() if "ctypes" in name), None)
-    for name, timing in timings.items():
-        ratio = f"{timing.median / base.median:.2f}" if base else "no gcc"
-        print(f"| {name} | {timing.median * 1e9:.0f} | {timing.least * 1e9:.0f} | {ratio} |")
+def report(gcc: Compiler, peers: Peers, quick: bool) -> Iterator[str]:
+    """The table's lines."""
+    timings = measure(gcc, peers, quick)
+    yield "\n**The cost of a call**: three arrays of one element and a scalar.\n"
+    yield "| call | median ns | least ns | ratio to ctypes | ratio to Numba, parallel |"
+    yield "|---|--:|--:|--:|--:|"
+    for name, timing in sorted(timings.items(), key=lambda item: item[1].median):
+        ratios = [f"{timing.median / timings[t].median:.3g}" if t in timings else "–" for t in (CTYPES, PARALLEL)]
+        yield f"| {name} | {timing.median * 1e9:.0f} | {timing.least * 1e9:.0f} | {' | '.join(ratios)} |"

@@ -6,24 +6,27 @@ import ctypes
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterable
+import timeit
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
-from benchmarks.compilers import Gcc, set_openmp_threads
+from benchmarks.compilers import Compiler, set_openmp_threads
 
 HUGE_PAGE = 2 << 20
 LINES_APART = 65 * 64  # bytes
-MIN_ROUNDS, MAX_ROUNDS = 5, 60
-SAMPLE_SECONDS = 2e-3  # calls that are shorter are repeated within one sample
+MIN_ROUNDS, MAX_ROUNDS = 5, 30
+SAMPLE_SECONDS, MAX_CALLS = 2e-3, 100_000  # calls that are shorter are repeated within one sample
+REST = 0.01
 
 _arrays_made = itertools.count()
 
 
 @dataclass(frozen=True)
 class Case:
-    """One row: the same work by Tack, C and NumPy on the same arrays.
+    """One row: the same work by Tack, C, NumPy and peers.
 
     Attributes
     ----------
@@ -37,13 +40,22 @@ class Case:
         One run each.
     c : callable
         From a loaded library to one run.
+    arguments : tuple of ndarrays and numbers
+        What a peer's adapter takes, the outputs among them.
+    adapter : str
+        The name of the peers' adapters; that of the workload if empty.
     reset : callable, optional
         Puts the arrays back to their start before each run, outside the time; None where a run repeats as it is.
-    tolerance, numpy_tolerance : float
-        Largest difference from C without contraction and from NumPy, relative to the largest magnitude of an output;
-        zero means the same bits.
+    tolerance, numpy_tolerance, peer_tolerance : float
+        Largest difference from C without contraction, from NumPy and from a peer, relative to the largest magnitude of
+        an output; zero means the same bits.
+    peer_mismatches : float
+        The part of the elements that a peer may have wrong: one that fuses ``a * b + c`` counts a few points of the
+        Mandelbrot set otherwise.
     time_numpy : bool
         False where the NumPy version is there for checking only.
+    no_errno : bool
+        Whether the builds without errno and traps may differ from the plain ones.
     """
 
     name: str
@@ -52,10 +64,15 @@ class Case:
     tack: Callable[[], object]
     c: Callable[[ctypes.CDLL], Callable[[], object]]
     numpy: Callable[[], object]
+    arguments: tuple[np.ndarray | float | int, ...]
+    adapter: str = ""
     reset: Callable[[], object] | None = None
     tolerance: float = 0.0
     numpy_tolerance: float = 0.0
+    peer_tolerance: float = 0.0
+    peer_mismatches: float = 0.0
     time_numpy: bool = True
+    no_errno: bool = False
 
 
 @dataclass
@@ -115,13 +132,14 @@ def uniform(shape: int | tuple[int, ...], seed: int) -> np.ndarray:
 # ---- Checking --------------------------------------------------------------------------------------------------------
 
 
-def check(case: Case, strict: ctypes.CDLL | None, with_numpy: bool = True) -> None:
-    """Raise `CheckFailed` unless Tack, C without contraction (if there is a library) and NumPy agree."""
+def check(case: Case, strict: ctypes.CDLL | None, with_numpy: bool = True) -> list[np.ndarray]:
+    """Tack's outputs; raise `CheckFailed` unless C without contraction (if there is a library) and NumPy agree."""
     ours = _outcome(case, case.tack)
     if strict is not None:
-        _compare(case, "C", ours, _outcome(case, case.c(strict)), case.tolerance)
+        compare(case, "C", ours, _outcome(case, case.c(strict)), case.tolerance)
     if with_numpy:
-        _compare(case, "NumPy", ours, _outcome(case, case.numpy), case.numpy_tolerance)
+        compare(case, "NumPy", ours, _outcome(case, case.numpy), case.numpy_tolerance)
+    return ours
 
 
 def _outcome(case: Case, run: Callable[[], object]) -> list[np.ndarray]:
@@ -133,14 +151,21 @@ def _outcome(case: Case, run: Callable[[], object]) -> list[np.ndarray]:
     return [array.copy() for array in case.outputs]
 
 
-def _compare(case: Case, who: str, ours: Iterable[np.ndarray], theirs: Iterable[np.ndarray], tolerance: float) -> None:
+def compare(
+    case: Case,
+    who: str,
+    ours: Iterable[np.ndarray],
+    theirs: Iterable[np.ndarray],
+    tolerance: float,
+    mismatches: float = 0.0,
+) -> None:
+    """Raise `CheckFailed` unless two sets of outputs agree; `Case` says what the last two mean."""
     for k, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         if tolerance == 0.0:
-            wrong = a.view(np.uint8).reshape(-1) != b.view(np.uint8).reshape(-1)
-            agree = not wrong.any()
+            wrong = (a.view(f"u{a.itemsize}") != b.view(f"u{b.itemsize}")).mean()
         else:
-            agree = bool(np.all(np.abs(a - b) <= tolerance * np.abs(b).max()))
-        if not agree:
+            wrong = (~(np.abs(a - b) <= tolerance * np.abs(b).max())).mean()
+        if wrong > mismatches:
             worst = np.abs(a.astype(np.float64) - b.astype(np.float64)).max()
             raise CheckFailed(f"{case.name}: output {k} of Tack differs from {who} by up to {worst:.6g}")
 
@@ -148,79 +173,126 @@ def _compare(case: Case, who: str, ours: Iterable[np.ndarray], theirs: Iterable[
 # ---- Timing ----------------------------------------------------------------------------------------------------------
 
 
-def interleaved(
-    runs: dict[str, Callable[[], object]],
-    reset: Callable[[], object] | None,
-    budget: float,
-    clock: Callable[[], float] = time.perf_counter,
-) -> dict[str, Timing]:
+class Sampler(Protocol):
+    """Something that can be timed: in this process, or in a peer's."""
+
+    calls: int  # a sample
+
+    def sample(self) -> float:
+        """Seconds of one run, the mean over the calls of a sample."""
+
+
+class Local:
+    """A function of this process.
+
+    Parameters
+    ----------
+    function, arguments
+        What is called; directly, since a wrapper would cost as much as a small call.
+    reset : callable, optional
+        Run before each sample, outside the time; there is one call in a sample then.
+    clock : callable
+        Reads the seconds that are compared.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., object],
+        *arguments: object,
+        reset: Callable[[], object] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        names = {f"a{k}": value for k, value in enumerate(arguments)}
+        setup = {"f": function, **names}
+        self._timer = timeit.Timer(f"f({', '.join(names)})", timer=clock, globals=setup)
+        self._reset = reset
+        self.calls = 1
+        self.once = self.sample()
+        if not reset:
+            while self.once * self.calls < SAMPLE_SECONDS and self.calls < MAX_CALLS:
+                self.calls = min(MAX_CALLS, max(2 * self.calls, round(SAMPLE_SECONDS / max(self.once, 1e-9))))
+                self.once = self.sample()
+
+    def sample(self) -> float:
+        if self._reset:
+            self._reset()
+        elif self.calls > 1:
+            self._timer.timeit(1)  # threads that fell asleep wake up
+        return self._timer.timeit(self.calls) / self.calls
+
+
+def interleaved(runs: Mapping[str, Sampler], patience: float, rest: float = 0.0) -> dict[str, Timing]:
     """Time the runs in rounds, each round all of them in turn, the first one changing from round to round.
 
     Parameters
     ----------
     runs : dict
         The implementations by name.
-    reset : callable, optional
-        Run before each sample, outside the time.
-    budget : float
-        Seconds after which no further round starts, once there were `MIN_ROUNDS`.
-    clock : callable
-        Reads the seconds that are compared.
+    patience : float
+        Seconds of an implementation after which it takes part in no further round, once it had `MIN_ROUNDS`, or one if
+        a single run takes that long.
+    rest : float
+        Seconds before each sample, lest another implementation's threads still look for work.
     """
-    calls = {name: 1 if reset else _calls_a_sample(run, clock) for name, run in runs.items()}
     timings = {name: Timing() for name in runs}
     names = list(runs)
-    end = time.perf_counter() + budget
     for k in range(MAX_ROUNDS):
-        if k >= MIN_ROUNDS and time.perf_counter() > end:
+        going = [name for name in names if _goes_on(timings[name].samples, runs[name].calls, patience)]
+        if not going:
             break
-        for name in names[k % len(names) :] + names[: k % len(names)]:
-            if reset:
-                reset()
-            timings[name].samples.append(_sample(runs[name], calls[name], clock))
+        first = k % len(going)
+        for name in going[first:] + going[:first]:
+            time.sleep(rest)
+            timings[name].samples.append(runs[name].sample())
     return timings
 
 
-def _sample(run: Callable[[], object], calls: int, clock: Callable[[], float]) -> float:
-    start = clock()
-    for _ in range(calls):
-        run()
-    return (clock() - start) / calls
-
-
-def _calls_a_sample(run: Callable[[], object], clock: Callable[[], float]) -> int:
-    once = min(_sample(run, 1, clock) for _ in range(3))
-    return max(1, round(SAMPLE_SECONDS / once))
+def _goes_on(samples: list[float], calls: int, patience: float) -> bool:
+    if not samples:
+        return True
+    return sum(samples) * calls < patience or (len(samples) < MIN_ROUNDS and max(samples) < patience)
 
 
 @dataclass(frozen=True)
 class Row:
-    """A measured row."""
+    """A measured row: the timings by implementation, and for those that have none, why."""
 
     name: str
     threads: int
     timings: dict[str, Timing]
-    note: str = ""
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def median(self, *names: str) -> float | None:
+        """The least of the medians of some implementations; None if there is none."""
+        return min((self.timings[name].median for name in names if name in self.timings), default=None)
 
 
-def measure(case: Case, gcc: Gcc, threads: int, budget: float) -> Row:
-    """Time one case on a number of threads; without gcc the row has no C and says so."""
+def measure(
+    case: Case,
+    compilers: Mapping[str, Compiler],
+    threads: int,
+    patience: float,
+    peers: Mapping[str, Sampler] | None = None,
+) -> Row:
+    """Time one case on a number of threads, beside C of each compiler that is there and the peers given."""
     from tack.runtime.cpu_pool import pool
 
-    runs = {"Tack": case.tack}
-    note = ""
-    if gcc.version is None:
-        note = "no gcc, so no C"
-    else:
-        for name, build in (("C", "plain"), ("C no errno", "no-errno")):
-            library = gcc.load(case.workload, build if threads == 1 else f"{build}-openmp")
-            if threads > 1:
-                set_openmp_threads(library, threads)
-            runs[name] = case.c(library)
-    if case.time_numpy:
-        runs["NumPy"] = case.numpy
     # One thread is timed by its own clock: what else runs on this machine takes turns, not time.
     clock = time.thread_time if threads == 1 else time.perf_counter
+    runs: dict[str, Callable[[], object]] = {"Tack": case.tack}
+    notes = {}
+    for name, compiler in compilers.items():
+        if compiler.version is None or (threads > 1 and not compiler.has_openmp()):
+            notes[name] = f"no {name}" if compiler.version is None else f"no OpenMP for {name}"
+            continue
+        for build in ("plain", "no-errno") if case.no_errno else ("plain",):
+            library = compiler.load(case.workload, build if threads == 1 else f"{build}-openmp")
+            if threads > 1:
+                set_openmp_threads(library, threads)
+            runs[name if build == "plain" else f"{name}, no errno"] = case.c(library)
+    if case.time_numpy:
+        runs["NumPy"] = case.numpy
     with pool().set_threads(threads):
-        case.tack()
-        return Row(case.name, threads, interleaved(runs, case.reset, budget, clock), note)
+        samplers = {name: Local(run, reset=case.reset, clock=clock) for name, run in runs.items()}
+        timings = interleaved({**samplers, **(peers or {})}, patience, REST if threads > 1 else 0.0)
+    return Row(case.name, threads, timings, notes)

@@ -47,4 +47,5 @@ def cases(quick: bool) -> Iterator[harness.Case]:
         tack=lambda: integer_hash(out, a),
         c=lambda library: bind(library, "integer_hash", out, a, n),
         numpy=lambda: in_numpy(out, a),
+        arguments=(out, a),
     )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 import tack
-from benchmarks import harness
-from benchmarks.compilers import bind
+from benchmarks import back_and_forth, harness
 
 
 @tack.kernel
@@ -29,27 +28,4 @@ def in_numpy(b: np.ndarray, a: np.ndarray) -> None:
 def cases(quick: bool) -> Iterator[harness.Case]:
     n, sweeps = (100, 4) if quick else (4096, 20)
     start = np.random.default_rng(1).random((n, n), np.float32)
-    a, b = harness.filled(start), harness.filled(start)
-
-    def back_and_forth(there: Callable[[], object], back: Callable[[], object]) -> None:
-        for _ in range(sweeps // 2):
-            there()
-            back()
-
-    def in_c(library):
-        there, back = bind(library, "jacobi", b, a, n), bind(library, "jacobi", a, b, n)
-        return lambda: back_and_forth(there, back)
-
-    def reset() -> None:
-        a[...] = start
-        b[...] = start
-
-    yield harness.Case(
-        name=f"2-D Jacobi {n}², {sweeps} sweeps",
-        workload="jacobi",
-        outputs=(a, b),
-        tack=lambda: back_and_forth(lambda: jacobi(b, a), lambda: jacobi(a, b)),
-        c=in_c,
-        numpy=lambda: back_and_forth(lambda: in_numpy(b, a), lambda: in_numpy(a, b)),
-        reset=reset,
-    )
+    yield back_and_forth.case(f"2-D Jacobi {n}²", "jacobi", start, sweeps, jacobi, in_numpy)

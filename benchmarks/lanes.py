@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks import harness, lane_kernels
-from benchmarks.compilers import Gcc, bind
+from benchmarks.compilers import Compiler, bind
 
 Argument = np.ndarray | np.float32 | int
 
@@ -112,7 +112,7 @@ def compiled(kernel: object, arguments: list[Argument], lanes: int | None) -> tu
     return run, generator.plans[0].width if generator.plans else 1
 
 
-def measure(gcc: Gcc, quick: bool) -> list[LaneRow]:
+def measure(gcc: Compiler, quick: bool) -> list[LaneRow]:
     """Every kernel, checked and then timed in turns, by the processor time of one thread."""
     from tack.runtime.cpu_pool import pool
 
@@ -129,12 +129,12 @@ def measure(gcc: Gcc, quick: bool) -> list[LaneRow]:
             wrong = [who for who in runs if results[who] != results["Tack"]]
             if wrong:
                 raise harness.CheckFailed(f"{name}: Tack differs from {', '.join(wrong)}")
-            budget = 0.0 if quick else 1.0
-            rows.append(LaneRow(name, harness.interleaved(runs, None, budget, time.thread_time), width))
+            samplers = {who: harness.Local(run, clock=time.thread_time) for who, run in runs.items()}
+            rows.append(LaneRow(name, harness.interleaved(samplers, 0.0 if quick else 0.4), width))
     return rows
 
 
-def report(gcc: Gcc, quick: bool) -> None:
+def report(gcc: Compiler, quick: bool) -> None:
     """Print the table: least times, and ratios of them."""
     print("\n| lanes: kernel | Tack, ms | Tack / C | scalar / C | lanes |\n|---|---|---|---|---|")
     for row in measure(gcc, quick):

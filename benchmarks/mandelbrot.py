@@ -51,5 +51,8 @@ def cases(quick: bool) -> Iterator[harness.Case]:
         tack=lambda: mandelbrot(out, limit),
         c=lambda library: bind(library, "mandelbrot", out, n, limit),
         numpy=lambda: in_numpy(out, limit),
+        arguments=(out, limit),
+        peer_mismatches=0.02,
         time_numpy=quick,
+        no_errno=True,
     )

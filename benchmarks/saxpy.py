@@ -38,4 +38,6 @@ def case(n: int) -> harness.Case:
         tack=lambda: saxpy(z, x, y, a),
         c=lambda library: bind(library, "saxpy", z, x, y, np.float32(a), n),
         numpy=numpy,
+        arguments=(z, x, y, a),
+        peer_tolerance=1e-6,
     )

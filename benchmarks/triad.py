@@ -34,4 +34,6 @@ def cases(quick: bool) -> Iterator[harness.Case]:
         tack=lambda: triad(a, b, c, s),
         c=lambda library: bind(library, "triad", a, b, c, np.float32(s), n),
         numpy=numpy,
+        arguments=(a, b, c, s),
+        peer_tolerance=1e-6,
     )

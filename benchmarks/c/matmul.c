@@ -14,6 +14,18 @@ void naive_matmul(const float *restrict a, const float *restrict b, float *restr
         }
 }
 
+/* The same sums in the same order, a row of c at a time. */
+void matmul_ikj(const float *restrict a, const float *restrict b, float *restrict c, int64_t n) {
+#pragma omp parallel for
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < n; j++)
+            c[i * n + j] = 0.0f;
+        for (int64_t k = 0; k < n; k++)
+            for (int64_t j = 0; j < n; j++)
+                c[i * n + j] += a[i * n + k] * b[k * n + j];
+    }
+}
+
 /* A tile of c at a time, from copies of tiles of a and b; each element adds in the same order as above. */
 void tiled_matmul(const float *restrict a, const float *restrict b, float *restrict c, int64_t n) {
     const int64_t tiles = n / TILE;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -51,21 +51,20 @@ def cases(quick: bool) -> Iterator[harness.Case]:
     def numpy() -> None:
         np.matmul(a, b, out=c)
 
-    yield harness.Case(
-        name=f"matmul f32 {n}³, tiles in shared memory",
-        workload="tiled_matmul",
-        outputs=(c,),
-        tack=lambda: tiled_matmul(a, b, c, n // TILE),
-        c=lambda library: bind(library, "tiled_matmul", a, b, c, n),
-        numpy=numpy,
-        numpy_tolerance=CLOSE,
-    )
-    yield harness.Case(
-        name=f"matmul f32 {n}³, naive",
-        workload="tiled_matmul",
-        outputs=(c,),
-        tack=lambda: naive_matmul(a, b, c),
-        c=lambda library: bind(library, "naive_matmul", a, b, c, n),
-        numpy=numpy,
-        numpy_tolerance=CLOSE,
-    )
+    def row(how: str, kernel: Callable[[], object], function: str, adapter: str) -> harness.Case:
+        return harness.Case(
+            name=f"matmul f32 {n}³, {how}",
+            workload="matmul",
+            outputs=(c,),
+            tack=kernel,
+            c=lambda library: bind(library, function, a, b, c, n),
+            numpy=numpy,
+            arguments=(a, b, c),
+            adapter=adapter,
+            numpy_tolerance=CLOSE,
+            peer_tolerance=CLOSE,
+        )
+
+    yield row("as written: i, j, k", lambda: naive_matmul(a, b, c), "naive_matmul", "matmul")
+    yield row("the others by i, k, j", lambda: naive_matmul(a, b, c), "matmul_ikj", "matmul_ikj")
+    yield row("tiles in shared memory", lambda: tiled_matmul(a, b, c, n // TILE), "tiled_matmul", "tiled_matmul")
