@@ -86,6 +86,13 @@ def outcome(run: Callable[[], object], arguments: list[Argument]) -> list[bytes]
     return after
 
 
+def agrees(a: list[bytes], b: list[bytes], own_exp: bool) -> bool:
+    """Whether two outcomes have the same bits; of f32, to 1e-6 where the C library has an `exp` of its own."""
+    if not own_exp:
+        return a == b
+    return all(np.allclose(*(np.frombuffer(v, np.float32) for v in pair), rtol=1e-6) for pair in zip(a, b, strict=True))
+
+
 def compiled(kernel: object, arguments: list[Argument], lanes: int | None) -> tuple[Callable[[], object], int]:
     """A launch of a kernel's variant for disjoint arrays on one thread, and the lanes that it has."""
     from tack.codegen.lane_cost import vector_unit
@@ -126,7 +133,7 @@ def measure(gcc: Compiler, quick: bool) -> list[LaneRow]:
             if gcc.version is not None:
                 runs["C"] = bind(gcc.load("lanes", "strict"), name, *arguments)
             results = {who: outcome(run, arguments) for who, run in runs.items()}
-            wrong = [who for who in runs if results[who] != results["Tack"]]
+            wrong = [who for who in runs if not agrees(results[who], results["Tack"], who == "C" and name == "expk")]
             if wrong:
                 raise harness.CheckFailed(f"{name}: Tack differs from {', '.join(wrong)}")
             samplers = {who: harness.Local(run, clock=time.thread_time) for who, run in runs.items()}

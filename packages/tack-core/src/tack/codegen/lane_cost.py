@@ -13,7 +13,7 @@ from tack.lang import ir
 from tack.lang.inlining import IRInlined
 from tack.lang.records import record
 from tack.lang.shapes import UNIFORM, VARYING, LaneShapes, Shape, constant
-from tack.lang.types import DType
+from tack.lang.types import DType, f64
 
 
 @record(frozen=True)
@@ -22,7 +22,8 @@ class VectorUnit:
 
     `size` is in bytes; `registers` is how many values a loop may keep (a few of them in memory are no loss); `masked`
     has the element sizes, in bits, that masked loads and stores take; `gathers` says whether a gather is better than
-    its lanes one by one; `has_masks` whether masks have registers of their own.
+    its lanes one by one; `has_masks` whether masks have registers of their own; `fused` whether a product and a sum can
+    be rounded once.
     """
 
     name: str
@@ -31,12 +32,15 @@ class VectorUnit:
     masked: frozenset[int]
     gathers: bool
     has_masks: bool = False
+    fused: bool = False
 
 
 PLAIN: Final = VectorUnit("128 bits", 16, 24, frozenset(), False)
-_AVX2: Final = VectorUnit("AVX2", 32, 24, frozenset({32, 64}), False)
-_AVX512: Final = VectorUnit("AVX-512", 64, 32, frozenset({8, 16, 32, 64}), True, True)
+_FUSED: Final = VectorUnit("128 bits, fused", 16, 24, frozenset(), False, fused=True)
+_AVX2: Final = VectorUnit("AVX2", 32, 24, frozenset({32, 64}), False, fused=True)
+_AVX512: Final = VectorUnit("AVX-512", 64, 32, frozenset({8, 16, 32, 64}), True, True, True)
 _AVX512_FEATURES: Final = frozenset("+avx512f +avx512bw +avx512dq +avx512vl".split())
+_FUSES: Final = frozenset({"+fma", "+fp-armv8"})
 _FAST_GATHER: Final = frozenset("skylake alderlake raptorlake meteorlake arrowlake arrowlake-s lunarlake".split())
 
 
@@ -44,10 +48,12 @@ def vector_unit(cpu: str, features: str) -> VectorUnit:
     """The unit of a processor by LLVM's name and list of features."""
     have = set(features.split(","))
     if have >= _AVX512_FEATURES:
-        return VectorUnit("AVX-512, slow gathers", 64, 32, _AVX512.masked, False, True) if "znver" in cpu else _AVX512
-    if "+avx2" in have:
-        return VectorUnit("AVX2, fast gathers", 32, 24, _AVX2.masked, True) if cpu in _FAST_GATHER else _AVX2
-    return PLAIN
+        slow = VectorUnit("AVX-512, slow gathers", 64, 32, _AVX512.masked, False, True, True)
+        return slow if "znver" in cpu else _AVX512
+    if have >= {"+avx2", "+fma"}:
+        fast = VectorUnit("AVX2, fast gathers", 32, 24, _AVX2.masked, True, fused=True)
+        return fast if cpu in _FAST_GATHER else _AVX2
+    return _FUSED if have & _FUSES else PLAIN
 
 
 @record(frozen=True)
@@ -69,9 +75,12 @@ _MOST_TRIPS: Final = 8  # a loop counts as at most so many iterations: what matt
 _DIVIDED_LOOP: Final = 1.3  # lanes that have left a loop are paid for until the last one leaves
 _WIDE_INTEGERS_UNDER_MASKS: Final = 5  # of 64 bits, where masks are vectors: shifts and products are made of several
 _LIBRARY_CALL: Final = 22
-_LIBRARY: Final = frozenset(
-    "sin cos tan asin acos atan sinh cosh tanh exp exp2 expm1 log log2 log10 log1p atan2".split()
-)
+# How many operations a mathematical function has, of one native vector of binary64 or one scalar.
+_OPERATIONS: Final = {
+    **dict.fromkeys("exp exp2 log".split(), 40),
+    **dict.fromkeys("sin cos tan asin acos atan atan2 sinh cosh tanh expm1 log2 log10 log1p".split(), 60),
+    "pow": 120,
+}
 
 
 _SHORT_FACTORS: Final = frozenset(2**k + d for k in range(1, 16) for d in (-1, 0, 1))  # a shift and a sum
@@ -154,10 +163,12 @@ class CostModel:
         assert dtype is not None
         parts, avx512 = self.parts(dtype), self.unit.size == _AVX512.size
         match node:
-            case ir.IRBuiltin(name=name) if name in _LIBRARY:
-                return (_LIBRARY_CALL + 3.0) * self.width, _LIBRARY_CALL
+            case ir.IRBuiltin(name=name) if name in _OPERATIONS:
+                return self._function(name)
             case ir.IRBuiltin(name="sqrt") | ir.IRBinOp(op="/"):
                 return parts * (10 if avx512 else 6), 5
+            case ir.IRBinOp(op="**") if dtype.is_float:
+                return self._function("pow")
             case ir.IRBinOp(op="**"):
                 return (_LIBRARY_CALL + 3.0) * self.width, _LIBRARY_CALL
             case ir.IRBinOp(op="//" | "%"):
@@ -174,6 +185,11 @@ class CostModel:
                 slow = not avx512 and source.is_float != dtype.is_float and 64 in (source.bits, dtype.bits)
                 return wide * (8 if slow else 1.5), 1
         return parts, 1
+
+    def _function(self, name: str) -> tuple[float, float]:
+        if not self.unit.fused:
+            return (_LIBRARY_CALL + 3.0) * self.width, _LIBRARY_CALL
+        return _OPERATIONS[name] * self.parts(f64), _OPERATIONS[name]
 
     def _division(self, node: ir.IRBinOp, dtype: DType) -> tuple[float, float]:
         if dtype.is_float:
@@ -193,6 +209,13 @@ def _is_wide_integer(node: ir.IRExpr) -> bool:
     dtype = getattr(node, "_operand_type", None) or node.dtype
     division = isinstance(node, ir.IRBinOp) and node.op in ("//", "%") and constant(node.right) is None
     return dtype is not None and dtype.is_integer and dtype.bits == 64 and not division
+
+
+def is_function(node: ir.IRNode) -> bool:
+    """Whether an expression is a mathematical function or a power of floats."""
+    if isinstance(node, ir.IRBinOp):
+        return node.op == "**" and node.dtype is not None and node.dtype.is_float
+    return isinstance(node, ir.IRBuiltin) and node.name in _OPERATIONS
 
 
 def looped_types(loop: ir.IRParallelFor, shapes: LaneShapes, types: dict[str, DType]) -> list[DType]:

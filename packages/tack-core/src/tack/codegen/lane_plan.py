@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tack.codegen.lane_cost import PLAIN, CostModel, VectorUnit, choose_width, looped_types
+from tack.codegen.lane_cost import PLAIN, CostModel, VectorUnit, choose_width, is_function, looped_types
 from tack.lang import ir
 from tack.lang.inlining import InlinedBody, TooLarge, inline_calls
 from tack.lang.records import record
@@ -102,11 +102,14 @@ def _is_worth_it(plan: LanePlan, nodes: list[ir.IRNode]) -> bool:
         return False
     if len(plan.loop.ranges) == 1:
         return True
-    return any(isinstance(node, ir.IRFor | ir.IRWhile | ir.IRIf) or _is_hard(node) for node in nodes)
+    fused = plan.unit.fused
+    return any(isinstance(node, ir.IRFor | ir.IRWhile | ir.IRIf) or _is_hard(node, fused) for node in nodes)
 
 
-def _is_hard(node: ir.IRNode) -> bool:
+def _is_hard(node: ir.IRNode, fused: bool) -> bool:
     """Whether an operation of straight-line code keeps LLVM from vectorising, and not us."""
+    if fused and is_function(node):
+        return True
     if not isinstance(node, ir.IRBinOp) or node.op not in ("//", "%") or node.dtype is None or node.dtype.is_float:
         return False
     return constant(node.right) is None

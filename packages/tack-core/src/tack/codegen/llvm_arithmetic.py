@@ -9,8 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 from tack.codegen import llvm_helpers
+from tack.codegen.lane_cost import VectorUnit
+from tack.codegen.llvm_math import math_function, vector_lanes
 from tack.codegen.llvm_values import BIT, PURE, Value, literal, llvm_type
 from tack.codegen.llvm_vectors import VectorEmitter
+from tack.codegen.math_kernels import FUNCTIONS
 from tack.lang.shapes import UNIFORM, VARYING, Shape
 from tack.lang.types import DType, f32, f64, i32
 
@@ -33,6 +36,8 @@ LANE_BY_LANE: Final = frozenset(
 
 class ArithmeticEmitter(VectorEmitter):
     """The operations, on scalars where all operands are uniform, else on vectors."""
+
+    target: VectorUnit | None
 
     def _call(
         self, dtype: DType, name: str, *operands: tuple[str, str], shape: Shape = UNIFORM, pure: str = ""
@@ -61,6 +66,8 @@ class ArithmeticEmitter(VectorEmitter):
         if op in _FLOATING:
             shape, (x, y) = self._meet(a, b)
             return Value(self.f.emit(f"{_FLOATING[op]} {self._type(dtype, shape)} {x}, {y}"), dtype, shape)
+        if op == "**" and self._has_own_functions:
+            return self._own_function("pow", dtype, a, b)
         if VARYING in (a.shape, b.shape):  # through the C library, or long
             return self._lane_by_lane(dtype, [a, b], lambda v: self._emit_binop(op, v[0], v[1], dtype))
         if op == "**":
@@ -233,6 +240,8 @@ class ArithmeticEmitter(VectorEmitter):
 
     def _emit_builtin(self, name: str, arguments: list[Value], dtype: DType) -> Value:
         """A builtin whose arguments have type `dtype`."""
+        if name in FUNCTIONS and self._has_own_functions:
+            return self._own_function(name, dtype, *arguments)
         shape, x = self._meet(*arguments)
         if shape is VARYING and name in LANE_BY_LANE:
             return self._lane_by_lane(dtype, arguments, lambda v: self._emit_builtin(name, v, dtype))
@@ -248,6 +257,39 @@ class ArithmeticEmitter(VectorEmitter):
         if name in ("popcount", "clz", "ctz"):
             return self._emit_bit_count(name, Value(x[0], dtype, shape), dtype)
         return self._from_bit(self._emit_predicate(name, arguments[0], dtype))
+
+    @property
+    def _has_own_functions(self) -> bool:
+        """Whether mathematical functions are ours, for scalars and lanes alike; they need exact products."""
+        return self.target is not None and self.target.fused
+
+    def _own_function(self, name: str, dtype: DType, *arguments: Value) -> Value:
+        shape, operands = self._meet(*arguments)
+        if shape is not VARYING:
+            return self._call_own(name, dtype, 0, operands)
+        assert self.target is not None
+        lanes = vector_lanes(self.target, self.width)
+        if lanes == self.width:
+            return self._call_own(name, dtype, lanes, operands)
+        t, u = self._type(dtype, VARYING), f"<{lanes} x {llvm_type(dtype)}>"
+        parts: list[str] = []
+        for first in range(0, self.width, lanes):
+            places = ", ".join(f"i32 {first + k}" for k in range(lanes))
+            some = [self.f.emit(f"shufflevector {t} {x}, {t} poison, <{lanes} x i32> <{places}>") for x in operands]
+            parts.append(self._call_own(name, dtype, lanes, some).ssa)
+        while len(parts) > 1:  # neighbours together, until there is one
+            lanes *= 2
+            places = ", ".join(f"i32 {k}" for k in range(lanes))
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [self.f.emit(f"shufflevector {u} {a}, {u} {b}, <{lanes} x i32> <{places}>") for a, b in pairs]
+            u = f"<{lanes} x {llvm_type(dtype)}>"
+        return Value(parts[0], dtype, VARYING)
+
+    def _call_own(self, name: str, dtype: DType, lanes: int, operands: list[str]) -> Value:
+        t = f"<{lanes} x {llvm_type(dtype)}>" if lanes else llvm_type(dtype)
+        symbol = math_function(self.module, name, dtype, lanes)
+        arguments = ", ".join(f"{t} {x}" for x in operands)
+        return Value(self.f.emit(f"call {t} @{symbol}({arguments})"), dtype, VARYING if lanes else UNIFORM)
 
     def _emit_extremum(self, name: str, operands: list[str], dtype: DType, shape: Shape) -> Value:
         """Folded from the left. Floating: the number beside one NaN, NaN for two."""

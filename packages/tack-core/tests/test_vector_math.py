@@ -1,0 +1,179 @@
+"""Mathematical functions of the CPU: the same bits wherever they are computed, and how far they are from exact.
+
+Oracles: NumPy in `longdouble`, which is the C library's and has more digits than f64. The control of each bound is the
+same measure on results that are off by the bound.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lane_rig import Compiled, host_unit, same_bits, typed_ir
+from numeric_oracles import a_dtype
+from typing_rig import module
+
+ONE = "sin cos tan asin acos atan sinh cosh tanh exp exp2 expm1 log log2 log10 log1p".split()
+TWO = ("atan2", "pow")
+NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "pow": "power"}
+# The largest error in ULP of f64; docs/design/lanes.md has what was measured. f32 results are rounded from f64.
+BOUNDS = dict.fromkeys([*ONE, *TWO], 1.0) | {"tan": 2.5, "sinh": 2.5, "tanh": 2.5, "cosh": 1.5, "expm1": 1.5}
+F32_BOUND = 0.501
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 5e-324, -1e-310, 1e-40, math.inf, -math.inf, math.nan, 710.0, -746.0, 1e300]
+FAR = [2.0**30, 2.0**30 + 1, 1e22, -1.7e308, 3e38]
+
+pytestmark = pytest.mark.skipif(not host_unit().fused, reason="no fused multiply-add: the C library computes")
+
+
+def arguments(name: str, count: int) -> np.ndarray:
+    """Numbers of every size, mostly small ones, and the special ones among them."""
+    random = np.random.default_rng(5)
+    bits = random.integers(0, 2**63, count // 4, np.uint64) * 2 + random.integers(0, 2, count // 4, np.uint64)
+    with np.errstate(all="ignore"):
+        kinds = [random.uniform(-1, 1, count // 2), random.uniform(-40, 40, count // 4), bits.view(np.float64)]
+        values = np.concatenate([*kinds, SPECIAL, FAR]).astype(a_dtype(name))
+    return random.permutation(values)
+
+
+def all_functions(condition: str = "") -> str:
+    """A kernel that stores every function of one argument and of two, each to its row."""
+    calls = [f"tack.{f}(a[i])" for f in ONE] + [f"tack.{f}(a[i], b[i])" for f in TWO]
+    head = "@tack.kernel\ndef k(out, a, b):\n    for i in range(a.size):\n"
+    pad = " " * 8
+    if condition:
+        head, pad = f"{head}        if {condition}:\n", " " * 12
+    return head + "".join(f"{pad}out[{row}, i] = {call}\n" for row, call in enumerate(calls))
+
+
+def run(compiled: Compiled, a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
+    return compiled(np.full((len(ONE) + len(TWO), a.size), 7, a.dtype), a, b)[:1]
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+@pytest.mark.parametrize("condition", ["", "b[i] > 0.0"], ids=["everywhere", "masked"])
+def test_bits_do_not_depend_on_the_lane(name: str, condition: str) -> None:
+    """MATH-7: scalar code, full blocks, tails and masked lanes, cut anywhere, give one result."""
+    a = arguments(name, 300)
+    b = np.random.default_rng(6).permutation(a)
+    tree = typed_ir(module(all_functions(condition))["k"], np.zeros((18, a.size), a.dtype), a, b)
+    scalar = run(Compiled(tree, 1), a, b)
+    for lanes in (4, 16, 32):
+        variant = Compiled(tree, lanes, cuts=(0.13, 0.5, 0.77))
+        assert variant.plans and variant.plans[0].width == lanes
+        assert same_bits(run(variant, a, b), scalar), lanes
+    short = a[:5].copy(), b[:5].copy()  # nothing but a tail
+    tail = run(Compiled(tree, 16), *short)
+    assert np.array_equal(tail[0], scalar[0][:, :5], equal_nan=True)
+    nudged = [np.nextafter(scalar[0], np.inf)]
+    assert not same_bits(nudged, scalar), "the control"
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_bits_outside_a_parallel_loop(name: str) -> None:
+    """MATH-7: in a serial loop, on a parameter before the loop, in a device function, and on one element."""
+    text = """
+    @tack.func
+    def chain(x):
+        return tack.sin(x) + tack.exp(x) * tack.log(x)
+
+    @tack.kernel
+    def serial(out, a):
+        for one in range(1):
+            for i in range(a.size):
+                out[i] = chain(a[i])
+
+    @tack.kernel
+    def parallel(out, a):
+        for i in range(a.size):
+            out[i] = chain(a[i])
+
+    @tack.kernel
+    def uniform(out, x: tack.{name}):
+        value = chain(x)
+        for i in range(out.size):
+            out[i] = value
+    """
+    kernels = module(text.replace("{name}", name))
+    a = np.random.default_rng(7).uniform(0.01, 60, 67).astype(a_dtype(name))
+    many, serial, single, uniform = (np.zeros_like(a) for _ in range(4))
+    kernels["parallel"](many, a)
+    kernels["serial"](serial, a)
+    for k in range(a.size):
+        kernels["parallel"](single[k : k + 1], a[k : k + 1])
+        kernels["uniform"](uniform[k : k + 1], float(a[k]))
+    assert many.tobytes() == serial.tobytes() == single.tobytes() == uniform.tobytes()
+    assert np.allclose(many, np.sin(a) + np.exp(a) * np.log(a), rtol=1e-5)
+
+
+def exact(function: str, *values: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return getattr(np, NUMPY.get(function, function))(*(v.astype(np.longdouble) for v in values))
+
+
+def worst(got: np.ndarray, want: np.ndarray) -> float:
+    """The largest error in ULP of the finite results."""
+    with np.errstate(all="ignore"):
+        rounded = want.astype(got.dtype)
+        use = np.isfinite(got) & np.isfinite(rounded)
+        ulp = np.spacing(np.abs(rounded[use])).astype(np.longdouble)
+        return float(np.max(np.abs(got[use].astype(np.longdouble) - want[use]) / ulp))
+
+
+def results(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    out = np.zeros((len(ONE) + len(TWO), a.size), a.dtype)
+    module(all_functions())["k"](out, a, b)
+    return out
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 60, reason="longdouble has no more digits than f64 here")
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_largest_errors(name: str) -> None:
+    """MATH-7: over some thousand numbers of every size; tools/measure_math.py takes all of f32."""
+    a = np.concatenate(
+        [arguments(name, 20_000), np.random.default_rng(8).uniform(0.3, 1.7, 10_000).astype(a_dtype(name))]
+    )
+    b = np.random.default_rng(9).permutation(a)
+    for got, function in zip(results(name, a, b), [*ONE, *TWO], strict=True):
+        want = exact(function, *([a, b] if function in TWO else [a]))
+        bound = F32_BOUND if name == "f32" else BOUNDS[function]
+        assert worst(got, want) <= bound, function
+        off = got + got.dtype.type(math.ceil(bound) + 1) * np.spacing(got)
+        assert worst(off, want) > bound, f"the control: {function}"
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_special_arguments(name: str) -> None:
+    """MATH-7, FLT-2: the class, and the sign of zero, of the C library."""
+    pairs = np.array([(x, y) for x in [*SPECIAL, *FAR] for y in [*SPECIAL, 3.0, -0.25]])
+    with np.errstate(all="ignore"):
+        a, b = (np.ascontiguousarray(column).astype(a_dtype(name)) for column in pairs.T)
+        found = results(name, a, b)
+        for row, function in enumerate([*ONE, *TWO]):
+            wide = exact(function, *([a, b] if function in TWO else [a])).astype(a.dtype)
+            got = found[row]
+            same = (got == wide) | (np.isnan(got) & np.isnan(wide))
+            near = np.isfinite(got) & np.isfinite(wide) & (np.abs(got - wide) <= 3 * np.spacing(np.abs(wide)))
+            assert np.all(same | near), (function, a[~(same | near)], b[~(same | near)])
+            assert np.array_equal(np.signbit(got)[got == 0], np.signbit(wide)[got == 0]), function
+
+
+def test_constants_are_derived() -> None:
+    """The module of constants is what its script writes."""
+    pytest.importorskip("mpmath", reason="the script needs mpmath")
+    script = Path(__file__).parents[3] / "tools" / "fit_math.py"
+    if not script.exists():
+        pytest.skip("the tools are not in an installed package")
+    written = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
+    spec = importlib.util.find_spec("tack.codegen.math_constants")
+    assert spec is not None and spec.origin is not None
+    ours, theirs = {}, {}
+    exec(Path(spec.origin).read_text(), ours)
+    exec(written, theirs)
+    names = [n for n in theirs if n.isupper()]
+    assert {n: ours[n] for n in names} == {n: theirs[n] for n in names} and len(names) > 15
