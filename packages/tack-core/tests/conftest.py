@@ -42,6 +42,7 @@ _REFUSALS = (
 # end, errors and the host's own memory, where compilers that take up to a quarter of a second for a kernel would add
 # time and nothing else.
 ON_OWN_MEMORY = {
+    "test_algorithms",
     "test_arrays",
     "test_atomics",
     "test_block_reductions",
