@@ -21,7 +21,7 @@ LOOPS = 500  # in one sample of a fan-out
 class FanOut:
     """The pool's fan-out and join, two chunks that wait for each other: a `harness.Sampler`."""
 
-    calls = LOOPS
+    calls, once = LOOPS, 0.0
 
     def __init__(self) -> None:
         addresses, self._repeat, self._alive = thread_pool.link_bodies()
@@ -38,7 +38,7 @@ class Together:
 
     def __init__(self, *parts: harness.Sampler) -> None:
         self._parts = parts
-        self.calls = max(part.calls for part in parts)
+        self.calls, self.once = max(part.calls for part in parts), 0.0
 
     def sample(self) -> float:
         return sum(part.sample() for part in self._parts)

@@ -20,6 +20,7 @@ LINES_APART = 65 * 64  # bytes
 MIN_ROUNDS, MAX_ROUNDS = 5, 30
 SAMPLE_SECONDS, MAX_CALLS = 2e-3, 100_000  # calls that are shorter are repeated within one sample
 REST = 0.01
+SLOW = 0.5  # seconds: a longer run may be timed but once
 
 _arrays_made = itertools.count()
 
@@ -177,6 +178,7 @@ class Sampler(Protocol):
     """Something that can be timed: in this process, or in a peer's."""
 
     calls: int  # a sample
+    once: float  # seconds of the run that said how many
 
     def sample(self) -> float:
         """Seconds of one run, the mean over the calls of a sample."""
@@ -229,12 +231,12 @@ def interleaved(runs: Mapping[str, Sampler], patience: float, rest: float = 0.0)
     runs : dict
         The implementations by name.
     patience : float
-        Seconds of an implementation after which it takes part in no further round, once it had `MIN_ROUNDS`, or one if
-        a single run takes that long.
+        Seconds of an implementation after which it takes part in no further round, once it had `MIN_ROUNDS`. One that
+        takes longer for a single run takes part in none: the run before, which said so, is its sample.
     rest : float
         Seconds before each sample, lest another implementation's threads still look for work.
     """
-    timings = {name: Timing() for name in runs}
+    timings = {name: Timing([run.once] if run.once > max(patience, SLOW) else []) for name, run in runs.items()}
     names = list(runs)
     for k in range(MAX_ROUNDS):
         going = [name for name in names if _goes_on(timings[name].samples, runs[name].calls, patience)]

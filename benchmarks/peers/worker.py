@@ -46,7 +46,7 @@ class Worker:
         self._timed = harness.Local(
             self._work.function, *self._work.arguments, reset=self._reset if self._start else None
         )
-        return {"outputs": [str(path) for path in paths], "calls": self._timed.calls}
+        return {"outputs": [str(path) for path in paths], "calls": self._timed.calls, "once": self._timed.once}
 
     def sample(self) -> dict[str, Any]:
         return {"seconds": self._timed.sample()}

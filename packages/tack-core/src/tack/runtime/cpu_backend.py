@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tack.lang.types import BY_NAME, DTYPES, DType
 from tack.runtime.backend import Artifact, Backend, VariantOptions
 from tack.runtime.host_identity import code_target
@@ -13,9 +15,11 @@ from tack.runtime.native_code import NativeCode
 from tack.runtime.native_image import NativeLibrary
 from tack.runtime.number_text import number_text
 from tack.runtime.pool_slot import parallel_for_word
+from tack.runtime.reductions import reduce_numpy
 
 if TYPE_CHECKING:
     from tack.codegen.llvm_gen import LLVMCodeGen
+    from tack.lang.array import Array
     from tack.lang.ir import IRKernel
 
 # Symbols of a kernel's module. The generator has them too, but kept code is loaded without it; a test compares them.
@@ -95,6 +99,7 @@ class CpuBackend(HostMemory, Backend):
     """
 
     name = "cpu"
+    supports_device_reductions = True
     capabilities = frozenset(
         {
             "f64",
@@ -135,6 +140,13 @@ class CpuBackend(HostMemory, Backend):
 
             imports[PARALLEL_FOR_SYMBOL] = pool().address
         return CpuExecutable(code.load(imports), printer)
+
+    def reduce_array(self, array: Array, op: str) -> float:
+        from tack.runtime import host_sums
+
+        if op == "sum" and array.size >= host_sums.LEAST:
+            return host_sums.large_sum(array)
+        return reduce_numpy(np.asarray(array), op)
 
     def inspect(self, kernel: IRKernel, options: VariantOptions) -> dict[str, str]:
         from tack.runtime.llvm_jit import compiler
