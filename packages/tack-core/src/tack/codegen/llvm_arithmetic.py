@@ -10,10 +10,8 @@ from typing import Final
 
 from tack.codegen import llvm_helpers
 from tack.codegen.lane_cost import VectorUnit
-from tack.codegen.llvm_math import math_function, vector_lanes
 from tack.codegen.llvm_values import BIT, PURE, Value, literal, llvm_type
 from tack.codegen.llvm_vectors import VectorEmitter
-from tack.codegen.math_kernels import FUNCTIONS
 from tack.lang.shapes import UNIFORM, VARYING, Shape
 from tack.lang.types import DType, f32, f64, i32
 
@@ -28,7 +26,9 @@ _INTRINSIC: Final = {
 }
 _LIBRARY: Final = ("expm1", "log1p")  # builtins that LLVM has no intrinsic for
 _LONGEST_INLINE_EXPONENT: Final = 64
-# Operations without a vector form of the same bits: the C library is called for one lane after the other.
+_BYTES_OF_A_LANE: Final = 4  # one call computes two native vectors of f64 together, since each operation waits
+# Operations that are ours, of scalars and vectors, where products can be exact; elsewhere without a vector form of the
+# same bits: the C library is called for one lane after the other.
 LANE_BY_LANE: Final = frozenset(
     {*_LIBRARY, *"sin cos tan asin acos atan sinh cosh tanh exp exp2 log log2 log10 atan2".split()}
 )
@@ -240,7 +240,7 @@ class ArithmeticEmitter(VectorEmitter):
 
     def _emit_builtin(self, name: str, arguments: list[Value], dtype: DType) -> Value:
         """A builtin whose arguments have type `dtype`."""
-        if name in FUNCTIONS and self._has_own_functions:
+        if name in LANE_BY_LANE and self._has_own_functions:
             return self._own_function(name, dtype, *arguments)
         shape, x = self._meet(*arguments)
         if shape is VARYING and name in LANE_BY_LANE:
@@ -268,7 +268,7 @@ class ArithmeticEmitter(VectorEmitter):
         if shape is not VARYING:
             return self._call_own(name, dtype, 0, operands)
         assert self.target is not None
-        lanes = vector_lanes(self.target, self.width)
+        lanes = min(self.width, self.target.size // _BYTES_OF_A_LANE)
         if lanes == self.width:
             return self._call_own(name, dtype, lanes, operands)
         t, u = self._type(dtype, VARYING), f"<{lanes} x {llvm_type(dtype)}>"
@@ -287,6 +287,8 @@ class ArithmeticEmitter(VectorEmitter):
 
     def _call_own(self, name: str, dtype: DType, lanes: int, operands: list[str]) -> Value:
         t = f"<{lanes} x {llvm_type(dtype)}>" if lanes else llvm_type(dtype)
+        from tack.codegen.llvm_math import math_function  # most kernels have none, and need not wait for it
+
         symbol = math_function(self.module, name, dtype, lanes)
         arguments = ", ".join(f"{t} {x}" for x in operands)
         return Value(self.f.emit(f"call {t} @{symbol}({arguments})"), dtype, VARYING if lanes else UNIFORM)

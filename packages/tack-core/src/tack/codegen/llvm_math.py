@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from tack.codegen.lane_cost import VectorUnit
 from tack.codegen.llvm_formula import Formula, Real
 from tack.codegen.llvm_values import PURE, ModuleText, llvm_type
 from tack.codegen.math_kernels import FUNCTIONS
 from tack.lang.types import DType, f32
-
-_CHAINS = 2  # native vectors that are computed together, since each operation waits for the one before
-
-
-def vector_lanes(unit: VectorUnit, width: int) -> int:
-    """How many lanes of a block of `width` one call computes."""
-    return min(width, _CHAINS * unit.size // 8)
 
 
 def math_function(module: ModuleText, name: str, dtype: DType, lanes: int) -> str:
