@@ -346,17 +346,19 @@ def test_metal_bodies_apart_compute_the_same() -> None:
     assert out.tolist() == [i + 6 for i in range(5)]
 
 
-def test_metal_numbers_its_buffers() -> None:
-    """Arrays first, everything else in one structure after them; no compiler here checks the numbers."""
+def test_metal_takes_one_argument_buffer() -> None:
+    """Addresses are fields of a structure, so that arrays may overlap and any number of them fits."""
     text = texts("metal")["control"]
     header = next(line for line in text.splitlines() if line.startswith("kernel void k_loop0("))
-    assert [int(n) for n in re.findall(r"\[\[buffer\((\d+)\)\]\]", header)] == [0, 1, 2, 3]
-    assert "constant k_loop0_arguments& arguments [[buffer(3)]]" in header
+    assert re.findall(r"\[\[buffer\((\d+)\)\]\]", header) == ["0"]
+    assert "constant k_loop0_arguments& arguments [[buffer(0)]]" in header
     assert header.count("[[threadgroup_position_in_grid]]") == header.count("[[thread_position_in_threadgroup]]") == 1
-    names = ", ".join(f"a{n}" for n in range(31))
-    many = make(names, ("i in range(4)", "a0[i] = " + " + ".join(f"a{n}[i]" for n in range(1, 31))))
-    with pytest.raises(TypeError, match="at most 30 arrays"):
-        text_of("metal", many, *(array("f32"),) * 31)
+    names = [f"a{n}" for n in range(40)]
+    many = make(", ".join(names), ("i in range(4)", "a0[i] = " + " + ".join(f"{name}[i]" for name in names[1:])))
+    text = text_of("metal", many, *(array("f32"),) * 40)
+    fields = text[text.index("struct k_loop0_arguments {") :].split("}")[0]
+    assert [f"a_{name}" for name in names] == re.findall(r"device .*float\* (\w+);", fields)
+    assert "restrict" not in text
 
 
 # ------------------------------------------------------------------------------------------------- options and promises

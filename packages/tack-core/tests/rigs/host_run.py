@@ -202,8 +202,7 @@ def _compile(source: str, flags: tuple[str, ...]) -> ctypes.CDLL:
 
 
 def _count(kernel: KernelPlan, packed: bool) -> int:
-    others = [p for p in kernel.parameters if not p.is_address]
-    return len(kernel.parameters) if not packed else len(kernel.parameters) - len(others) + bool(others)
+    return min(1, len(kernel.parameters)) if packed else len(kernel.parameters)
 
 
 class Launcher:
@@ -236,10 +235,7 @@ class Launcher:
         """Launch iterations ``first <= flat < stop``, in whole groups."""
         groups = -(-(stop - first) // (kernel.group * kernel.each))
         values = [(p, self._value(p, space, first, stop)) for p in kernel.parameters]
-        held = [v for p, v in values if p.is_address or not self.plan.packed]
-        others = [(p, v) for p, v in values if not p.is_address]
-        if self.plan.packed and others:
-            held.append(_structure(others))
+        held = [_structure(values)] if self.plan.packed and values else [value for _, value in values]
         pointers = (ctypes.c_void_p * max(1, len(held)))(*(v.ctypes.data for v in held))
         reports = ctypes.c_uint.in_dll(self.library, "rig_reports")
         reports.value = 0
