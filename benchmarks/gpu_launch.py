@@ -203,7 +203,7 @@ def threads(wait: Callable[[], None]) -> None:
         assert np.array_equal(out.numpy(), 3 * np.arange(THREADS * EACH) + 1)
         return seconds / (THREADS * EACH)
 
-    pairs = [(timed(1), timed(THREADS)) for _ in range(3)]
+    pairs = [(timed(1), timed(THREADS)) for _ in range(7)]
     one, many = (float(np.median(column)) for column in zip(*pairs, strict=True))
     show(f"{THREADS} host threads, {EACH} launches each", {"one thread": one, f"{THREADS} threads": many}, "one thread")
 
@@ -293,6 +293,7 @@ def first_calls() -> None:
 
 def _run(program: Path, folder: Path) -> list[float]:
     environment = os.environ | {"TACK_CACHE_DIR": str(folder / "cache")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     command = [sys.executable, str(program), str(folder / "text.cu")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
