@@ -79,11 +79,13 @@ _LIBRARY_CALL: Final = 22
 _OPERATIONS: Final = {
     **dict.fromkeys("exp exp2 log".split(), 40),
     **dict.fromkeys("sin cos tan asin acos atan atan2 sinh cosh tanh expm1 log2 log10 log1p".split(), 60),
-    "pow": 120,
+    "pow": 140,
+    "small power": 12,
 }
 
 
 _SHORT_FACTORS: Final = frozenset(2**k + d for k in range(1, 16) for d in (-1, 0, 1))  # a shift and a sum
+_SMALL_EXPONENTS: Final = frozenset({-1, 0.5, *range(1, 65)})
 
 
 class CostModel:
@@ -168,7 +170,7 @@ class CostModel:
             case ir.IRBuiltin(name="sqrt") | ir.IRBinOp(op="/"):
                 return parts * (10 if avx512 else 6), 5
             case ir.IRBinOp(op="**") if dtype.is_float:
-                return self._function("pow")
+                return self._function(_power_name(node))
             case ir.IRBinOp(op="**"):
                 return (_LIBRARY_CALL + 3.0) * self.width, _LIBRARY_CALL
             case ir.IRBinOp(op="//" | "%"):
@@ -209,6 +211,12 @@ def _is_wide_integer(node: ir.IRExpr) -> bool:
     dtype = getattr(node, "_operand_type", None) or node.dtype
     division = isinstance(node, ir.IRBinOp) and node.op in ("//", "%") and constant(node.right) is None
     return dtype is not None and dtype.is_integer and dtype.bits == 64 and not division
+
+
+def _power_name(node: ir.IRBinOp) -> str:
+    """What a power costs as: "small power" for a literal exponent that takes a few multiplications, else "pow"."""
+    right = node.right.operand if isinstance(node.right, ir.IRCast) else node.right
+    return "small power" if isinstance(right, ir.IRConst) and right.value in _SMALL_EXPONENTS else "pow"
 
 
 def is_function(node: ir.IRNode) -> bool:

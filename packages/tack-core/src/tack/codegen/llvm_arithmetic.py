@@ -5,12 +5,13 @@ Nothing here converts an operand by itself: typed IR has a cast wherever the lan
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
 from tack.codegen import llvm_helpers
 from tack.codegen.lane_cost import VectorUnit
-from tack.codegen.llvm_values import BIT, PURE, Value, literal, llvm_type
+from tack.codegen.llvm_values import BIT, PURE, Value, from_literal, literal, llvm_type
 from tack.codegen.llvm_vectors import VectorEmitter
 from tack.lang.shapes import UNIFORM, VARYING, Shape
 from tack.lang.types import DType, f32, f64, i32
@@ -67,7 +68,7 @@ class ArithmeticEmitter(VectorEmitter):
             shape, (x, y) = self._meet(a, b)
             return Value(self.f.emit(f"{_FLOATING[op]} {self._type(dtype, shape)} {x}, {y}"), dtype, shape)
         if op == "**" and self._has_own_functions:
-            return self._own_function("pow", dtype, a, b)
+            return self._emit_float_power(a, b, dtype)
         if VARYING in (a.shape, b.shape):  # through the C library, or long
             return self._lane_by_lane(dtype, [a, b], lambda v: self._emit_binop(op, v[0], v[1], dtype))
         if op == "**":
@@ -169,6 +170,19 @@ class ArithmeticEmitter(VectorEmitter):
                 square = self.f.emit(f"mul {t} {square}, {square}")
         return Value(result, dtype, shape)
 
+    def _emit_float_power(self, base: Value, exponent: Value, dtype: DType) -> Value:
+        """A literal exponent that is small and whole takes multiplications, rounded as one operation."""
+        number = from_literal(exponent.ssa) if self._is_literal(exponent) else math.nan
+        if number == 2.0:
+            return self._emit_binop("*", base, base, dtype)
+        if number == 0.5:
+            return self._own_function("root", dtype, base)
+        if number == -1.0:
+            return self._emit_binop("/", Value(literal(1.0, dtype), dtype), base, dtype)
+        if 1.0 <= number <= _LONGEST_INLINE_EXPONENT and number.is_integer():
+            return self._own_function(f"pow{int(number)}", dtype, base)
+        return self._own_function("pow", dtype, base, exponent)
+
     def _emit_float_division(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
         """Floating `//` and `%`, as CPython defines them."""
         t = llvm_type(dtype)
@@ -220,6 +234,8 @@ class ArithmeticEmitter(VectorEmitter):
         if value.shape is not VARYING and self._is_literal(value) and source.is_integer and target.is_integer:
             # Before the test of equal widths: a constant's text holds its value, so its sign must follow its type.
             return Value(str(target.wrap(int(value.ssa))), target)
+        if value.shape is not VARYING and self._is_literal(value) and source.is_integer and target.is_float:
+            return Value(literal(int(value.ssa), target), target)
         value = self._shaped(value, shape)
         if llvm_type(source) == llvm_type(target):
             return Value(value.ssa, target, shape)
