@@ -21,10 +21,11 @@ from dialect_corpus import array, atomics, corpus
 from dialects import ATOMIC_TYPES, FLOAT_TYPES, make
 from rigs import host_run
 from rigs import text_compilers as compilers
+from tack.codegen.array_reductions import reduction_source
 from tack.codegen.c_family import CFamilyOptions
+from tack.codegen.exact_sums import exact_bins_source, exact_total_source
 from tack.codegen.opencl_gen import OpenCLOptions
-from tack.codegen.reductions import array_reduction_source
-from tack.lang.types import f32, f64, i64
+from tack.lang.types import BY_NAME, f32, f64, i64
 
 ENTRIES = (
     "integers",
@@ -37,7 +38,7 @@ ENTRIES = (
     "streams",
     "differential",
 )
-REDUCTIONS = ("reduce_sum", "reduce_min", "reduce_max")
+REDUCTIONS = ("sum_u8", "sum_f32", "sum_f64", "min_f32", "max_f64", "exact_f32", "exact_f64", "exact_total")
 
 
 def needs(*names: str) -> Any:
@@ -65,8 +66,20 @@ def texts(dialect: str, options: CFamilyOptions | None = None) -> dict[str, str]
     made["differential"] = text_of(
         dialect, differential.load(batch.source(), f"text {dialect}"), *inputs, options=options
     )
-    for op in ("sum", "min", "max"):
-        made[f"reduce_{op}"] = array_reduction_source(host_run.DIALECTS[dialect], op, options)[0]
+    made |= reductions(dialect, options, ("u8", "i32", "i64", *float_types))
+    return made
+
+
+def reductions(dialect: str, options: CFamilyOptions | None, names: tuple[str, ...]) -> dict[str, str]:
+    """The texts of array reductions over elements of some types."""
+    generator = host_run.DIALECTS[dialect]
+    made = {"exact_total": exact_total_source(generator, options)[0]}
+    for name in names:
+        dtype = BY_NAME[name]
+        if dtype.is_float:
+            made[f"exact_{name}"] = exact_bins_source(generator, dtype, options)[0]
+        for op in ("sum", "min", "max"):
+            made[f"{op}_{name}"] = reduction_source(generator, op, dtype, options)[0]
     return made
 
 

@@ -27,8 +27,6 @@ from tack.codegen.hip_gen import HIPCodeGen
 from tack.codegen.launch_plan import KernelParameter, KernelPlan, LaunchPlan
 from tack.codegen.msl_gen import MSLCodeGen
 from tack.codegen.opencl_gen import OpenCLCodeGen
-from tack.codegen.reduction_tree import IDENTITY
-from tack.codegen.reductions import array_reduction_source, empty_kernel
 from tack.lang.ast_transform import lower_kernel
 from tack.lang.ir import IRKernel
 from tack.lang.ir_type_annotate import annotate_types
@@ -144,16 +142,6 @@ def run_on_host(
     text, plan = generate(dialect, typed, options, generator)
     library = build(dialect, text, plan)
     return Launcher(library, typed, plan, args, text).call()
-
-
-def reduce_on_host(dialect: str, op: str, array: np.ndarray[Any, Any]) -> float:
-    """Reduce an f32 array by a dialect's kernel: "sum", "min" or "max"."""
-    text, kernel = array_reduction_source(DIALECTS[dialect], op)
-    plan = LaunchPlan((kernel,), None, DIALECTS[dialect].packed)
-    launcher = Launcher(build(dialect, text, plan), empty_kernel(op), plan, (array,), text)
-    launcher.result = np.array([IDENTITY[op]], np.float32)
-    launcher.launch(kernel, None, 0, array.size)
-    return float(launcher.result[0])
 
 
 def build(dialect: str, text: str, plan: LaunchPlan) -> ctypes.CDLL:
