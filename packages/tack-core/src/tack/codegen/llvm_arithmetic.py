@@ -11,7 +11,7 @@ from typing import Final
 
 from tack.codegen import llvm_helpers
 from tack.codegen.lane_cost import VectorUnit
-from tack.codegen.llvm_values import BIT, PURE, Value, from_literal, literal, llvm_type
+from tack.codegen.llvm_values import BIT, PURE, FunctionText, Value, from_literal, literal, llvm_type
 from tack.codegen.llvm_vectors import VectorEmitter
 from tack.lang.shapes import UNIFORM, VARYING, Shape
 from tack.lang.types import DType, f32, f64, i32
@@ -93,10 +93,30 @@ class ArithmeticEmitter(VectorEmitter):
         if power is not None:  # exact for negative dividends too, and it vectorises
             name, operand = ("and", (1 << power) - 1) if op == "%" else ("ashr" if dtype.is_signed else "lshr", power)
             return Value(emit(f"{name} {t} {x}, {self._constant(str(operand), dtype, shape)}"), dtype, shape)
-        if not self._is_literal(b):
-            y = self._safe_divisor(b, y, shape)
-            if shape is VARYING and dtype.bits <= f32.bits:
-                return self._divide_through_floats(op, x, y, dtype)
+        if self._is_literal(b):
+            return self._corrected_division(op, x, y, dtype, shape)
+        y = self._safe_divisor(b, y, shape)
+        if shape is not VARYING:
+            return self._corrected_division(op, x, y, dtype, shape)
+        name = f"__tack_{'floordiv' if op == '//' else 'mod'}_{dtype.name}x{self.width}__"
+        if name not in self.module.helpers:
+            self.module.helpers[name] = self._division_of_lanes(name, op, dtype)
+        return Value(emit(f"call {t} @{name}({t} {x}, {t} {y})"), dtype, VARYING)
+
+    def _division_of_lanes(self, name: str, op: str, dtype: DType) -> str:
+        """A function, since it is much code, and LLVM's time for a block of code grows faster than the block."""
+        t, outside = self._type(dtype, VARYING), self.f
+        self.f = FunctionText()
+        if dtype.bits <= f32.bits:
+            result = self._divide_through_floats(op, "%a", "%b", dtype)
+        else:
+            result = self._corrected_division(op, "%a", "%b", dtype, VARYING)
+        self.f.close(f"ret {t} {result.ssa}")
+        inside, self.f = self.f, outside
+        return inside.text(f"define internal {t} @{name}({t} %a, {t} %b) noinline nounwind willreturn memory(none)")
+
+    def _corrected_division(self, op: str, x: str, y: str, dtype: DType, shape: Shape) -> Value:
+        t, emit = self._type(dtype, shape), self.f.emit
         if not dtype.is_signed:
             return Value(emit(f"{'udiv' if op == '//' else 'urem'} {t} {x}, {y}"), dtype, shape)
         bit, zero = self._type(BIT, shape), self._constant("0", dtype, shape)
