@@ -1,23 +1,25 @@
 """A CUDA device beside CuPy and PyTorch in one process: results checked, then times from interleaved rounds.
 
-Run it on a machine with an NVIDIA GPU: ``python -m benchmarks.gpu``. CuPy and PyTorch are optional.
+Run it on a machine with an NVIDIA GPU: ``python -m benchmarks.gpu``, or with names of sections after it. CuPy, PyTorch,
+Triton and numba-cuda are optional.
 """
 
 from __future__ import annotations
 
 import importlib
-import statistics
+import sys
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import tack
+from benchmarks import gpu_copies, gpu_launch
+from benchmarks.gpu_tables import show, timed
 
 N = 1 << 26
-ROUNDS = 15
-CALLS = 20
 
 
 @tack.kernel
@@ -54,29 +56,6 @@ def optional(name: str) -> Any:
         return None
 
 
-def timed(runs: dict[str, Callable[[], Any]], wait: Callable[[], None], calls: int = CALLS) -> dict[str, float]:
-    """The median seconds of a call of each, from interleaved rounds of several calls."""
-    samples: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(ROUNDS):
-        for name, run in runs.items():
-            run()
-            wait()
-            start = time.perf_counter()
-            for _ in range(calls):
-                run()
-            wait()
-            samples[name].append((time.perf_counter() - start) / calls)
-    return {name: statistics.median(s) for name, s in samples.items()}
-
-
-def table(title: str, times: dict[str, float], nbytes: int = 0) -> None:
-    """One row a contestant: microseconds, GB/s where bytes count, and Tack's time as a ratio to it."""
-    print(f"\n| {title} | µs | GB/s | Tack's time / its |\n|---|--:|--:|--:|")
-    for name, seconds in times.items():
-        rate = f"{nbytes / seconds / 1e9:.0f}" if nbytes else ""
-        print(f"| {name} | {seconds * 1e6:.1f} | {rate} | {times['Tack'] / seconds:.2f} |")
-
-
 def streams(cupy: Any, torch: Any, wait: Callable[[], None]) -> None:
     generator = np.random.default_rng(1)
     hx, hy = (generator.random(N, np.float32) for _ in range(2))
@@ -100,19 +79,9 @@ def streams(cupy: Any, torch: Any, wait: Callable[[], None]) -> None:
         saxpys["PyTorch add(alpha)"] = lambda: torch.add(ty, tx, alpha=2.0, out=to)
         copies["PyTorch copy_"] = lambda: to.copy_(tx)
         sums["PyTorch"] = lambda: float(tx.sum())
-    table("saxpy f32 64 M", timed(saxpys, wait), 12 * N)
-    table("copy f32 64 M", timed(copies, wait), 8 * N)
-    table("sum f32 64 M", timed(sums, wait), 4 * N)
-
-
-def launches(cupy: Any, wait: Callable[[], None]) -> None:
-    x, y, out = tack.ones(1), tack.ones(1), tack.zeros(1)
-    runs: dict[str, Callable[[], Any]] = {"Tack": lambda: saxpy(2.0, x, y, out)}
-    if cupy is not None:
-        raw = cupy.RawKernel('extern "C" __global__ void k(float a, const float* x, const float* y, float* o) {}', "k")
-        arguments = (np.float32(2), cupy.asarray(x), cupy.asarray(y), cupy.asarray(out))
-        runs["CuPy RawKernel"] = lambda: raw((1,), (256,), arguments)
-    table("one launch, three arrays and a number", timed(runs, wait, 500))
+    show("saxpy f32 64 M", timed(saxpys, wait), nbytes=12 * N)
+    show("copy f32 64 M", timed(copies, wait), nbytes=8 * N)
+    show("sum f32 64 M", timed(sums, wait), nbytes=4 * N)
 
 
 def bodies(cupy: Any, wait: Callable[[], None]) -> None:
@@ -139,17 +108,33 @@ def bodies(cupy: Any, wait: Callable[[], None]) -> None:
         wait()
         for a, b in zip(ours, theirs, strict=True):
             assert np.allclose(a.numpy(), b.get(), rtol=2e-3, atol=1e-1)
-    table("n-body, 32,768 bodies", timed(runs, wait, 2))
+    show("n-body, 32,768 bodies", timed(runs, wait, 2))
 
 
 def main() -> None:
     cupy, torch = optional("cupy"), optional("torch")
+    wait = tack.synchronize if cupy is None else lambda: (tack.synchronize(), cupy.cuda.Device().synchronize())
+    sections: dict[str, Callable[[], None]] = {
+        "streams": lambda: streams(cupy, torch, wait),
+        "bodies": lambda: bodies(cupy, wait),
+        "launches": lambda: gpu_launch.launches(cupy, wait),
+        "threads": lambda: gpu_launch.threads(wait),
+        "first": gpu_launch.first_calls,
+        "lifetimes": lambda: gpu_launch.lifetimes(wait),
+        "copies": lambda: gpu_copies.copies(cupy, torch, wait),
+        "others": lambda: gpu_copies.others(cupy, torch),
+    }
+    failed = []
     with tack.device("cuda") as device:
         print(f"{device.backend.label}, NumPy {np.__version__}, {time.strftime('%Y-%m-%d')}")
-        wait = tack.synchronize if cupy is None else lambda: (tack.synchronize(), cupy.cuda.Device().synchronize())
-        streams(cupy, torch, wait)
-        launches(cupy, wait)
-        bodies(cupy, wait)
+        for name in sys.argv[1:] or sections:
+            try:
+                sections[name]()
+            except Exception:  # the other sections still count
+                traceback.print_exc()
+                failed.append(name)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -75,6 +75,12 @@ def uncached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code_store, "cache", lambda: None)
 
 
+def pytest_report_header() -> str:
+    """Which devices are tested, and which of them are rigs: what passes on hardware is worth more."""
+    rigs = {name for name in tack.devices() if device_rig.is_rig(tack.device(name))}
+    return "tack devices: " + ", ".join(f"{name} (rig)" if name in rigs else name for name in tack.devices())
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that asks for `device` on each device of this machine."""
     if "device" in metafunc.fixturenames:

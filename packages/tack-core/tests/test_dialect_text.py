@@ -21,10 +21,11 @@ from dialect_corpus import array, atomics, corpus
 from dialects import ATOMIC_TYPES, FLOAT_TYPES, make
 from rigs import host_run
 from rigs import text_compilers as compilers
+from tack.codegen.array_reductions import reduction_source
 from tack.codegen.c_family import CFamilyOptions
+from tack.codegen.exact_sums import exact_bins_source, exact_total_source
 from tack.codegen.opencl_gen import OpenCLOptions
-from tack.codegen.reductions import array_reduction_source
-from tack.lang.types import f32, f64, i64
+from tack.lang.types import BY_NAME, f32, f64, i64
 
 ENTRIES = (
     "integers",
@@ -37,7 +38,7 @@ ENTRIES = (
     "streams",
     "differential",
 )
-REDUCTIONS = ("reduce_sum", "reduce_min", "reduce_max")
+REDUCTIONS = ("sum_u8", "sum_f32", "sum_f64", "min_f32", "max_f64", "exact_f32", "exact_f64", "exact_total")
 
 
 def needs(*names: str) -> Any:
@@ -65,8 +66,20 @@ def texts(dialect: str, options: CFamilyOptions | None = None) -> dict[str, str]
     made["differential"] = text_of(
         dialect, differential.load(batch.source(), f"text {dialect}"), *inputs, options=options
     )
-    for op in ("sum", "min", "max"):
-        made[f"reduce_{op}"] = array_reduction_source(host_run.DIALECTS[dialect], op, options)[0]
+    made |= reductions(dialect, options, ("u8", "i32", "i64", *float_types))
+    return made
+
+
+def reductions(dialect: str, options: CFamilyOptions | None, names: tuple[str, ...]) -> dict[str, str]:
+    """The texts of array reductions over elements of some types."""
+    generator = host_run.DIALECTS[dialect]
+    made = {"exact_total": exact_total_source(generator, options)[0]}
+    for name in names:
+        dtype = BY_NAME[name]
+        if dtype.is_float:
+            made[f"exact_{name}"] = exact_bins_source(generator, dtype, options)[0]
+        for op in ("sum", "min", "max"):
+            made[f"{op}_{name}"] = reduction_source(generator, op, dtype, options)[0]
     return made
 
 
@@ -346,17 +359,19 @@ def test_metal_bodies_apart_compute_the_same() -> None:
     assert out.tolist() == [i + 6 for i in range(5)]
 
 
-def test_metal_numbers_its_buffers() -> None:
-    """Arrays first, everything else in one structure after them; no compiler here checks the numbers."""
+def test_metal_takes_one_argument_buffer() -> None:
+    """Addresses are fields of a structure, so that arrays may overlap and any number of them fits."""
     text = texts("metal")["control"]
     header = next(line for line in text.splitlines() if line.startswith("kernel void k_loop0("))
-    assert [int(n) for n in re.findall(r"\[\[buffer\((\d+)\)\]\]", header)] == [0, 1, 2, 3]
-    assert "constant k_loop0_arguments& arguments [[buffer(3)]]" in header
+    assert re.findall(r"\[\[buffer\((\d+)\)\]\]", header) == ["0"]
+    assert "constant k_loop0_arguments& arguments [[buffer(0)]]" in header
     assert header.count("[[threadgroup_position_in_grid]]") == header.count("[[thread_position_in_threadgroup]]") == 1
-    names = ", ".join(f"a{n}" for n in range(31))
-    many = make(names, ("i in range(4)", "a0[i] = " + " + ".join(f"a{n}[i]" for n in range(1, 31))))
-    with pytest.raises(TypeError, match="at most 30 arrays"):
-        text_of("metal", many, *(array("f32"),) * 31)
+    names = [f"a{n}" for n in range(40)]
+    many = make(", ".join(names), ("i in range(4)", "a0[i] = " + " + ".join(f"{name}[i]" for name in names[1:])))
+    text = text_of("metal", many, *(array("f32"),) * 40)
+    fields = text[text.index("struct k_loop0_arguments {") :].split("}")[0]
+    assert [f"a_{name}" for name in names] == re.findall(r"device .*float\* (\w+);", fields)
+    assert "restrict" not in text
 
 
 # ------------------------------------------------------------------------------------------------- options and promises

@@ -19,7 +19,7 @@ import tack
 from tack.lang.types import DTYPES
 from tack.runtime import dlpack, gpu_memory
 from tack.runtime.gpu_backend import GpuBackend
-from tack.runtime.gpu_memory import STAGE_BYTES, STAGED_FROM, Event
+from tack.runtime.gpu_memory import Event
 
 NAMES = [name for name in tack.devices() if name in ("cuda", "hip")]
 if not NAMES:
@@ -105,27 +105,34 @@ def test_copies_stay_on_the_device(gpu, monkeypatch):
         tack.copyto(b.reshape(4, 3), a)
 
 
-SIZES = (STAGED_FROM - 1, STAGED_FROM, STAGE_BYTES, STAGE_BYTES + 1, 2 * STAGE_BYTES - 1, 3 * STAGE_BYTES + 5)
+@pytest.fixture
+def staged(gpu: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> GpuBackend:
+    """Copies of 1000 bytes and more are shared between three threads, in pieces of 300."""
+    for name, value in (("STAGED_FROM", 1000), ("STAGE_BYTES", 300), ("LANES", 3)):
+        monkeypatch.setattr(gpu_memory, name, value)
+    monkeypatch.setattr(gpu._stream, "_staging", gpu_memory.Staging(gpu._stream))
+    return gpu
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_large_copies_through_page_locked_buffers(gpu, size):
+@pytest.mark.parametrize("size", [999, 1000, 1199, 1200, 1201, 1801, 5003])
+def test_large_copies_through_page_locked_buffers(staged, size):
     values = np.random.default_rng(size).integers(0, 256, size, np.uint8)
     given = values.copy()
     a = tack.asarray(given)
     given.fill(7)  # it has been read
     add_to(a, 1)
     assert np.array_equal(a.numpy(), values + np.uint8(1))
+    assert bool(staged._stream._staging._lanes) == (size >= 1000)
 
 
-def test_large_copies_from_several_threads(gpu):
+def test_large_copies_from_several_threads(staged):
     """Only one goes through the buffers at a time; the others must not wait for it, nor get its bytes."""
     failures: list[int] = []
 
     def run(seed: int) -> None:
-        values = np.random.default_rng(seed).integers(0, 2**31, STAGED_FROM // 2, np.int32)
-        with tack.device(gpu.name):
-            for _ in range(3):
+        values = np.random.default_rng(seed).integers(0, 2**31, 3000, np.int32)
+        with tack.device(staged.name):
+            for _ in range(20):
                 if not np.array_equal(tack.asarray(values).numpy(), values):
                     failures.append(seed)
 

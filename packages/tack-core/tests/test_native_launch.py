@@ -11,6 +11,7 @@ import itertools
 import math
 import struct
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ class Recorder(LaunchQueue):
         self.plan, self.most_groups, self.refuse = plan, most_groups, refuse
         self.calls: list[tuple[Any, ...]] = []
         self.launches, self.contexts, self.lock = 0, [], CallLock()
+        self.cells: list[int] = []
+        self.stored: list[int] = []
         self._callbacks = _Launch(self._native_launch), _SetCurrent(self._set_current)
 
     def _set_current(self, context: int) -> int:
@@ -50,7 +53,8 @@ class Recorder(LaunchQueue):
         return 0
 
     def _sizes(self, function: int) -> list[int]:
-        parameters = self.plan.loops[FUNCTIONS.index(function)].parameters
+        kernels = [*self.plan.loops, *([self.plan.result] if self.plan.result else [])]
+        parameters = kernels[FUNCTIONS.index(function)].parameters
         return [8 if p.is_address else p.dtype.itemsize for p in parameters]
 
     def _native_launch(self, function: int, gx: int, gy: int, gz: int, group: int, *rest: int) -> int:
@@ -86,10 +90,12 @@ class Recorder(LaunchQueue):
         return RefusedError(f"code {code}")
 
     def cell(self, nbytes: int) -> Any:
-        raise AssertionError("no result")
+        self.cells.append(0x9000 + 16 * len(self.cells))
+        return SimpleNamespace(address=self.cells[-1])
 
     def read(self, cell: Any, nbytes: int) -> bytes:
-        raise AssertionError("no result")
+        self.stored.append(cell.address + 5)
+        return (cell.address + 5).to_bytes(nbytes, "little")
 
 
 def plan_of(kernel: Any, types: tuple[Any, ...]) -> LaunchPlan:
@@ -98,7 +104,8 @@ def plan_of(kernel: Any, types: tuple[Any, ...]) -> LaunchPlan:
 
 
 def executable(queue: Recorder) -> QueuedExecutable:
-    names = {loop.name: function for loop, function in zip(queue.plan.loops, FUNCTIONS, strict=False)}
+    kernels = [*queue.plan.loops, *([queue.plan.result] if queue.plan.result else [])]
+    names = {kernel.name: function for kernel, function in zip(kernels, FUNCTIONS, strict=False)}
     return QueuedExecutable(queue, queue.plan, names.__getitem__)
 
 
@@ -270,6 +277,10 @@ def test_a_refusal_names_kernel_and_launch() -> None:
         made.launch(block.address)
     assert len(queue.calls) == 2, "not run again"
     assert made.launch(block.address) == STATUS_OK and len(queue.calls) == 5
+    queue.refuse = (queue.launches + 2,)
+    with pytest.raises(RefusedError, match=r"kernel `k` could not run .*code 700"):
+        made.launch(block.address)
+    assert len(queue.calls) == 6, "nor when Python had launched it"
 
 
 def test_calls_of_several_loops_are_not_split() -> None:
@@ -295,11 +306,23 @@ def calls_of(made: QueuedExecutable, block: Block, native: int) -> None:
 
 
 def test_what_the_launcher_cannot_express_stays_with_python() -> None:
-    summed = plan_of(make("a", ("i in range(3)", "a[i] = 1"), tail="return 4"), (ArrayType(f32, 1),))
-    assert Recorder(summed).native(summed, FUNCTIONS) is None, "a result"
     many = make("a, n", *[(f"i in range(n + {k})", "a[i] = 1") for k in range(200)])
     plan = plan_of(many, (ArrayType(f32, 1), i64))
     assert Recorder(plan).native(plan, range(200)) is None, "too many values"
+
+
+def test_results_are_launched_natively_and_waited_for_by_python() -> None:
+    """CALL-2: the native entry does not take such a call; Python's path does, with a cell of its own each time."""
+    plan = plan_of(make("a, n", ("i in range(n)", "a[i] = 1"), tail="return n * 3"), (ArrayType(f32, 1), i64))
+    queue = Recorder(plan)
+    made, block = executable(queue), Block((64, (8,)), 4)
+    for _ in range(2):
+        assert made.launch(block.address) == STATUS_OK and block.words[6] == queue.stored[-1]
+        assert made.address is None, "asked for after some calls"
+    by_python, by_native = queue.calls[:2], queue.calls[2:]
+    cells = [calls[1][3][0] for calls in (by_python, by_native)]
+    assert [c[:3] for c in by_python] == [c[:3] for c in by_native] and by_python[0] == by_native[0]
+    assert [int.from_bytes(cell, "little") for cell in cells] == queue.cells and len(set(queue.stored)) == 2
 
 
 def test_the_launcher_is_linked_without_llvm() -> None:

@@ -27,8 +27,6 @@ from tack.codegen.hip_gen import HIPCodeGen
 from tack.codegen.launch_plan import KernelParameter, KernelPlan, LaunchPlan
 from tack.codegen.msl_gen import MSLCodeGen
 from tack.codegen.opencl_gen import OpenCLCodeGen
-from tack.codegen.reduction_tree import IDENTITY
-from tack.codegen.reductions import array_reduction_source, empty_kernel
 from tack.lang.ast_transform import lower_kernel
 from tack.lang.ir import IRKernel
 from tack.lang.ir_type_annotate import annotate_types
@@ -146,16 +144,6 @@ def run_on_host(
     return Launcher(library, typed, plan, args, text).call()
 
 
-def reduce_on_host(dialect: str, op: str, array: np.ndarray[Any, Any]) -> float:
-    """Reduce an f32 array by a dialect's kernel: "sum", "min" or "max"."""
-    text, kernel = array_reduction_source(DIALECTS[dialect], op)
-    plan = LaunchPlan((kernel,), None, DIALECTS[dialect].packed)
-    launcher = Launcher(build(dialect, text, plan), empty_kernel(op), plan, (array,), text)
-    launcher.result = np.array([IDENTITY[op]], np.float32)
-    launcher.launch(kernel, None, 0, array.size)
-    return float(launcher.result[0])
-
-
 def build(dialect: str, text: str, plan: LaunchPlan) -> ctypes.CDLL:
     """Compile generated text into a library, or find it among those of this process."""
     kernels = [*plan.loops, *([plan.result] if plan.result else [])]
@@ -202,8 +190,7 @@ def _compile(source: str, flags: tuple[str, ...]) -> ctypes.CDLL:
 
 
 def _count(kernel: KernelPlan, packed: bool) -> int:
-    others = [p for p in kernel.parameters if not p.is_address]
-    return len(kernel.parameters) if not packed else len(kernel.parameters) - len(others) + bool(others)
+    return min(1, len(kernel.parameters)) if packed else len(kernel.parameters)
 
 
 class Launcher:
@@ -236,10 +223,7 @@ class Launcher:
         """Launch iterations ``first <= flat < stop``, in whole groups."""
         groups = -(-(stop - first) // (kernel.group * kernel.each))
         values = [(p, self._value(p, space, first, stop)) for p in kernel.parameters]
-        held = [v for p, v in values if p.is_address or not self.plan.packed]
-        others = [(p, v) for p, v in values if not p.is_address]
-        if self.plan.packed and others:
-            held.append(_structure(others))
+        held = [_structure(values)] if self.plan.packed and values else [value for _, value in values]
         pointers = (ctypes.c_void_p * max(1, len(held)))(*(v.ctypes.data for v in held))
         reports = ctypes.c_uint.in_dll(self.library, "rig_reports")
         reports.value = 0

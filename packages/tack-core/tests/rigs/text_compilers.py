@@ -38,16 +38,16 @@ def missing(name: str) -> str | None:
     if name == "nvrtc":
         return None if _nvrtc_path() else "no NVRTC (pip install nvidia-cuda-nvrtc)"
     if name == "hiprtc":
-        found = any(_loads(library) for library in _HIP_LIBRARIES)
+        found = any(loads(library) for library in _HIP_LIBRARIES)
         return None if found else "no hipRTC (Debian: libamdhip64-5)"
     if name == "ocloc":
-        return None if _loads("libocloc.so") else "no ocloc (Debian: intel-opencl-icd)"
+        return None if loads("libocloc.so") else "no ocloc (Debian: intel-opencl-icd)"
     if name == "spirv-val":
         return None if shutil.which("spirv-val") else "no spirv-val (Debian: spirv-tools)"
     return None if shutil.which(CLANG) else f"no {CLANG}"
 
 
-def _loads(library: str) -> bool:
+def loads(library: str) -> bool:
     """Whether a library is there, found without running its code in this process."""
     script = f"import ctypes; ctypes.CDLL({library!r})"
     return subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 0
@@ -120,7 +120,7 @@ def compile_hip(text: str, architecture: str = "gfx90a") -> bytes:
 
 
 def _hiprtc(text: str, architecture: str) -> bytes:
-    library = next(name for name in _HIP_LIBRARIES if _loads(name))
+    library = next(name for name in _HIP_LIBRARIES if loads(name))
     hip, program, size = ctypes.CDLL(library), ctypes.c_void_p(), ctypes.c_size_t()
     assert hip.hiprtcCreateProgram(ctypes.byref(program), text.encode(), b"text.hip", 0, None, None) == 0
     options = [f"--offload-arch={architecture}", *HIP_OPTIONS]
@@ -135,14 +135,15 @@ def _hiprtc(text: str, architecture: str) -> bytes:
     return data.raw[: size.value]
 
 
-def compile_opencl(text: str, standard: str = "CL1.2", device: str = "pvc") -> bytes:
-    """SPIR-V of OpenCL C through Intel's ocloc."""
-    return _in_subprocess("ocloc", text=text, standard=standard, device=device)
+def compile_opencl(text: str, standard: str = "CL1.2", device: str = "pvc", *, binary: bool = False) -> bytes:
+    """SPIR-V of OpenCL C through Intel's ocloc, or the device's machine code."""
+    return _in_subprocess("ocloc", text=text, standard=standard, device=device, binary=binary)
 
 
-def _ocloc(text: str, standard: str, device: str) -> bytes:
+def _ocloc(text: str, standard: str, device: str, binary: bool) -> bytes:
     options = " ".join([f"-cl-std={standard}", *OPENCL_OPTIONS])
-    words = ["ocloc", "compile", "-file", "text.cl", "-device", device, "-options", options, "-spv_only"]
+    words = ["ocloc", "compile", "-file", "text.cl", "-device", device, "-options", options]
+    words += [] if binary else ["-spv_only"]
     u8 = ctypes.POINTER(ctypes.c_uint8)
     source = ctypes.create_string_buffer(text.encode())
     outputs, data = ctypes.c_uint32(), ctypes.POINTER(u8)()
@@ -159,10 +160,10 @@ def _ocloc(text: str, standard: str, device: str) -> bytes:
         *map(ctypes.byref, (outputs, data, sizes, names)),
     )
     files = {names[i].decode(): ctypes.string_at(data[i], sizes[i]) for i in range(outputs.value)}
-    spirv = [content for name, content in files.items() if name.endswith(".spv")]
-    if status or not spirv:
+    made = [content for name, content in files.items() if name.endswith(".bin" if binary else ".spv")]
+    if status or not made:
         raise Rejected("\n".join(content.decode(errors="replace") for content in files.values()))
-    return spirv[0]
+    return made[0]
 
 
 def validate_spirv(spirv: bytes) -> None:

@@ -55,7 +55,7 @@ class CFamilyCodeGen(WorkgroupEmitter):
     >>> text, plan = generator.source(), generator.plan  # doctest: +SKIP
     """
 
-    packed = False  # parameters that are not addresses are the fields of one structure
+    packed = False  # the parameters are the fields of one structure
     plan: LaunchPlan
 
     def __init__(self, kernel: ir.IRKernel, options: CFamilyOptions | None = None) -> None:

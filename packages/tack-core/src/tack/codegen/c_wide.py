@@ -14,7 +14,7 @@ from tack.codegen.host_bounds import plan_ranges
 from tack.codegen.launch_plan import FIRST, STOP, TRIPS, KernelPlan
 from tack.codegen.wide_accesses import Access, WidePlan, place, plan_wide
 from tack.lang import ir
-from tack.lang.types import i64, u64
+from tack.lang.types import DType, i64, u64
 
 _STEP = "tack_step"  # the number of the iteration among those of a thread
 
@@ -92,27 +92,22 @@ class WideEmitter(LaunchEmitter):
         name = packs.get(place(node))
         if name is None:
             packs[place(node)] = name = self.b.name()
-            kind = self._pack_type(node, each)
             value = f" = *{self._wide_element(node, each)}" if loads else ""
-            self.b.do(f"{kind} {name}{value};")
+            self.b.do(f"{self.pack_type(self.arrays[node.array].dtype, each)} {name}{value};")
         return f"{name}.e[{_STEP}]"
 
     def _wide_element(self, node: Access, each: int) -> str:
         """The address of a wide access."""
         const = "const " if isinstance(node, ir.IRLoad) else ""
-        element = self._element(node.array, self._operands(node.index))
-        pointer = f"({self.dialect.spaces['global']}{const}{self._pack_type(node, each)}*)&{element}"
-        if isinstance(node, ir.IRLoad):
-            return f"({pointer})"
-        name = self.b.name()
-        self.b.do(f"{self.dialect.spaces['global']}{self._pack_type(node, each)}* {name} = {pointer};")
+        kind = f"{self.dialect.spaces['global']}{const}{self.pack_type(self.arrays[node.array].dtype, each)}*"
+        name, element = self.b.name(), self._element(node.array, self._operands(node.index))
+        self.b.do(f"{kind} {name} = ({kind})&{element};")
         return name
 
-    def _pack_type(self, node: Access, each: int) -> str:
-        dtype = self.arrays[node.array].dtype
-        name, size = f"tack_pack_{dtype.name}x{each}", dtype.itemsize * each
-        element = self._element_type(dtype, "global")
-        text = f"struct alignas({size}) {name} {{\n    {element} e[{each}];\n}};\n"
+    def pack_type(self, dtype: DType, each: int) -> str:
+        """The type of a wide access to `each` elements of an array."""
+        name, element = f"tack_pack_{dtype.name}x{each}", self._element_type(dtype, "global")
+        text = f"struct alignas({dtype.itemsize * each}) {name} {{\n    {element} e[{each}];\n}};\n"
         self.module.declarations.setdefault(name, text)
         return name
 

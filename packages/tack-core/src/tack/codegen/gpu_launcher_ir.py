@@ -32,7 +32,7 @@ TABLE: Final = (
 )
 LOOP: Final = ("function", "iterations", "groups", "group", "parameters", "parameters_address")
 STATUS_ELSEWHERE: Final = 3
-_SPINS: Final = 4000  # some ten microseconds: a launch of another thread is over by then, unless the queue is full
+_SPINS: Final = 40_000  # some tens of microseconds: a launch of another thread is over by then, or the queue is full
 
 # Operations by name. $x, $y and $z are the values number a, b and c; each stores one word at %slot and goes on.
 _OPERATIONS: Final[dict[str, str]] = {
@@ -154,14 +154,15 @@ define i32 @tack_gpu_acquire(ptr %lock) {
   br label %head
 head:
   %i = phi i64 [ 0, %0 ], [ %i1, %more ]
+  %seen = load atomic i64, ptr %lock monotonic, align 8
+  %free = icmp eq i64 %seen, 0
+  br i1 %free, label %try, label %more
+try:
   %pair = cmpxchg ptr %lock, i64 0, i64 1 acquire monotonic
   %ok = extractvalue { i64, i1 } %pair, 1
-  br i1 %ok, label %have, label %wait
-wait:
-  %seen = load atomic i64, ptr %lock monotonic, align 8
-  %i1 = add i64 %i, 1
-  br label %more
+  br i1 %ok, label %have, label %more
 more:
+  %i1 = add i64 %i, 1
   %enough = icmp ugt i64 %i1, $SPINS
   br i1 %enough, label %busy, label %head
 have:

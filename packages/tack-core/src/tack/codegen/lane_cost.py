@@ -13,7 +13,7 @@ from tack.lang import ir
 from tack.lang.inlining import IRInlined
 from tack.lang.records import record
 from tack.lang.shapes import UNIFORM, VARYING, LaneShapes, Shape, constant
-from tack.lang.types import DType, f64
+from tack.lang.types import DType, f32, f64
 
 
 @record(frozen=True)
@@ -74,16 +74,20 @@ _NOTHING: Final = Cost(0, 0)
 _MOST_TRIPS: Final = 8  # a loop counts as at most so many iterations: what matters is which part is inside
 _DIVIDED_LOOP: Final = 1.3  # lanes that have left a loop are paid for until the last one leaves
 _WIDE_INTEGERS_UNDER_MASKS: Final = 5  # of 64 bits, where masks are vectors: shifts and products are made of several
+_STRAIGHT: Final = 16  # lanes without a serial loop
+_DIVIDED_WIDE: Final = 8  # with divisions of 64 bits, which are made one by one
 _LIBRARY_CALL: Final = 22
 # How many operations a mathematical function has, of one native vector of binary64 or one scalar.
 _OPERATIONS: Final = {
     **dict.fromkeys("exp exp2 log".split(), 40),
     **dict.fromkeys("sin cos tan asin acos atan atan2 sinh cosh tanh expm1 log2 log10 log1p".split(), 60),
-    "pow": 120,
+    "pow": 140,
+    "small power": 12,
 }
 
 
 _SHORT_FACTORS: Final = frozenset(2**k + d for k in range(1, 16) for d in (-1, 0, 1))  # a shift and a sum
+_SMALL_EXPONENTS: Final = frozenset({-1, 0.5, *range(1, 65)})
 
 
 class CostModel:
@@ -168,7 +172,7 @@ class CostModel:
             case ir.IRBuiltin(name="sqrt") | ir.IRBinOp(op="/"):
                 return parts * (10 if avx512 else 6), 5
             case ir.IRBinOp(op="**") if dtype.is_float:
-                return self._function("pow")
+                return self._function(_power_name(node))
             case ir.IRBinOp(op="**"):
                 return (_LIBRARY_CALL + 3.0) * self.width, _LIBRARY_CALL
             case ir.IRBinOp(op="//" | "%"):
@@ -207,8 +211,13 @@ class CostModel:
 def _is_wide_integer(node: ir.IRExpr) -> bool:
     """Whether an operation is on integers of 64 bits, and not lane by lane anyway."""
     dtype = getattr(node, "_operand_type", None) or node.dtype
-    division = isinstance(node, ir.IRBinOp) and node.op in ("//", "%") and constant(node.right) is None
-    return dtype is not None and dtype.is_integer and dtype.bits == 64 and not division
+    return dtype is not None and dtype.is_integer and dtype.bits == 64 and not is_division(node)
+
+
+def _power_name(node: ir.IRBinOp) -> str:
+    """What a power costs as: "small power" for a literal exponent that takes a few multiplications, else "pow"."""
+    right = node.right.operand if isinstance(node.right, ir.IRCast) else node.right
+    return "small power" if isinstance(right, ir.IRConst) and right.value in _SMALL_EXPONENTS else "pow"
 
 
 def is_function(node: ir.IRNode) -> bool:
@@ -216,6 +225,13 @@ def is_function(node: ir.IRNode) -> bool:
     if isinstance(node, ir.IRBinOp):
         return node.op == "**" and node.dtype is not None and node.dtype.is_float
     return isinstance(node, ir.IRBuiltin) and node.name in _OPERATIONS
+
+
+def is_division(node: ir.IRNode) -> bool:
+    """Whether an expression divides integers by what is no literal."""
+    if not isinstance(node, ir.IRBinOp) or node.op not in ("//", "%") or node.dtype is None or node.dtype.is_float:
+        return False
+    return constant(node.right) is None
 
 
 def looped_types(loop: ir.IRParallelFor, shapes: LaneShapes, types: dict[str, DType]) -> list[DType]:
@@ -231,6 +247,7 @@ def choose_width(loop: ir.IRParallelFor, shapes: LaneShapes, types: dict[str, DT
     varying = looped_types(loop, shapes, types)
     native = unit.size // max([t.itemsize for t in varying] + [4])
     if not any(isinstance(n, ir.IRFor | ir.IRWhile) for n in ir.walk(loop.body)):
-        return max(16, native)
+        slow = any(is_division(n) and n.dtype.bits > f32.bits for n in ir.walk(loop.body))
+        return max(_DIVIDED_WIDE if slow else _STRAIGHT, native)
     together = min(4, max(1, unit.registers // (len(varying) + 4)))
     return min(64, native * (4 if together > 3 else 2 if together > 1 else 1))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tack.codegen.lane_cost import PLAIN, CostModel, VectorUnit, choose_width, is_function, looped_types
+from tack.codegen.lane_cost import PLAIN, CostModel, VectorUnit, choose_width, is_division, is_function, looped_types
 from tack.lang import ir
 from tack.lang.inlining import InlinedBody, TooLarge, inline_calls
 from tack.lang.records import record
-from tack.lang.shapes import VARYING, LaneShapes, constant
+from tack.lang.shapes import VARYING, LaneShapes
 from tack.lang.types import DType
 
 _MOST_NODES: Final = 4000
@@ -30,8 +30,10 @@ class LanePlan:
     mask_bits: int
 
     @property
-    def masked_width(self) -> int:
-        return min(self.width, _MASKED_WIDTH)
+    def rest_width(self) -> int:
+        """Of the blocks for what is left of a run; 1 for scalar code."""
+        loops = any(isinstance(node, ir.IRFor | ir.IRWhile) for node in ir.walk(self.loop.body))
+        return min(self.width, _MASKED_WIDTH) if loops or len(self.loop.ranges) > 1 else 1
 
     def types(self, kernel: ir.IRKernel) -> dict[str, DType]:
         return _types(kernel, self.inlined)
@@ -110,6 +112,4 @@ def _is_hard(node: ir.IRNode, fused: bool) -> bool:
     """Whether an operation of straight-line code keeps LLVM from vectorising, and not us."""
     if fused and is_function(node):
         return True
-    if not isinstance(node, ir.IRBinOp) or node.op not in ("//", "%") or node.dtype is None or node.dtype.is_float:
-        return False
-    return constant(node.right) is None
+    return is_division(node)

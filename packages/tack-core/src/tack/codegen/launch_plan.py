@@ -75,8 +75,7 @@ class KernelPlan:
 class LaunchPlan:
     """A call: its loops in order, then the kernel of one iteration that writes the result, if there is one.
 
-    With `packed`, parameters that are not addresses are the fields of one structure, after the addresses, in order and
-    naturally aligned. `arguments` has the dtype of a scalar or the rank of an array for each of the user's parameters;
+    With `packed`, the parameters are the fields of one structure, in order and naturally aligned. `arguments` has the dtype of a scalar or the rank of an array for each of the user's parameters;
     `kernel` is the kernel's name in messages.
     """
 

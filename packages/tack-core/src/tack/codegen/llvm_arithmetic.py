@@ -5,15 +5,14 @@ Nothing here converts an operand by itself: typed IR has a cast wherever the lan
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
 from tack.codegen import llvm_helpers
 from tack.codegen.lane_cost import VectorUnit
-from tack.codegen.llvm_math import math_function, vector_lanes
-from tack.codegen.llvm_values import BIT, PURE, Value, literal, llvm_type
+from tack.codegen.llvm_values import BIT, PURE, FunctionText, Value, from_literal, literal, llvm_type
 from tack.codegen.llvm_vectors import VectorEmitter
-from tack.codegen.math_kernels import FUNCTIONS
 from tack.lang.shapes import UNIFORM, VARYING, Shape
 from tack.lang.types import DType, f32, f64, i32
 
@@ -28,7 +27,9 @@ _INTRINSIC: Final = {
 }
 _LIBRARY: Final = ("expm1", "log1p")  # builtins that LLVM has no intrinsic for
 _LONGEST_INLINE_EXPONENT: Final = 64
-# Operations without a vector form of the same bits: the C library is called for one lane after the other.
+_BYTES_OF_A_LANE: Final = 4  # one call computes two native vectors of f64 together, since each operation waits
+# Operations that are ours, of scalars and vectors, where products can be exact; elsewhere without a vector form of the
+# same bits: the C library is called for one lane after the other.
 LANE_BY_LANE: Final = frozenset(
     {*_LIBRARY, *"sin cos tan asin acos atan sinh cosh tanh exp exp2 log log2 log10 atan2".split()}
 )
@@ -67,7 +68,7 @@ class ArithmeticEmitter(VectorEmitter):
             shape, (x, y) = self._meet(a, b)
             return Value(self.f.emit(f"{_FLOATING[op]} {self._type(dtype, shape)} {x}, {y}"), dtype, shape)
         if op == "**" and self._has_own_functions:
-            return self._own_function("pow", dtype, a, b)
+            return self._emit_float_power(a, b, dtype)
         if VARYING in (a.shape, b.shape):  # through the C library, or long
             return self._lane_by_lane(dtype, [a, b], lambda v: self._emit_binop(op, v[0], v[1], dtype))
         if op == "**":
@@ -92,10 +93,30 @@ class ArithmeticEmitter(VectorEmitter):
         if power is not None:  # exact for negative dividends too, and it vectorises
             name, operand = ("and", (1 << power) - 1) if op == "%" else ("ashr" if dtype.is_signed else "lshr", power)
             return Value(emit(f"{name} {t} {x}, {self._constant(str(operand), dtype, shape)}"), dtype, shape)
-        if not self._is_literal(b):
-            y = self._safe_divisor(b, y, shape)
-            if shape is VARYING and dtype.bits <= f32.bits:
-                return self._divide_through_floats(op, x, y, dtype)
+        if self._is_literal(b):
+            return self._corrected_division(op, x, y, dtype, shape)
+        y = self._safe_divisor(b, y, shape)
+        if shape is not VARYING:
+            return self._corrected_division(op, x, y, dtype, shape)
+        name = f"__tack_{'floordiv' if op == '//' else 'mod'}_{dtype.name}x{self.width}__"
+        if name not in self.module.helpers:
+            self.module.helpers[name] = self._division_of_lanes(name, op, dtype)
+        return Value(emit(f"call {t} @{name}({t} {x}, {t} {y})"), dtype, VARYING)
+
+    def _division_of_lanes(self, name: str, op: str, dtype: DType) -> str:
+        """A function, since it is much code, and LLVM's time for a block of code grows faster than the block."""
+        t, outside = self._type(dtype, VARYING), self.f
+        self.f = FunctionText()
+        if dtype.bits <= f32.bits:
+            result = self._divide_through_floats(op, "%a", "%b", dtype)
+        else:
+            result = self._corrected_division(op, "%a", "%b", dtype, VARYING)
+        self.f.close(f"ret {t} {result.ssa}")
+        inside, self.f = self.f, outside
+        return inside.text(f"define internal {t} @{name}({t} %a, {t} %b) noinline nounwind willreturn memory(none)")
+
+    def _corrected_division(self, op: str, x: str, y: str, dtype: DType, shape: Shape) -> Value:
+        t, emit = self._type(dtype, shape), self.f.emit
         if not dtype.is_signed:
             return Value(emit(f"{'udiv' if op == '//' else 'urem'} {t} {x}, {y}"), dtype, shape)
         bit, zero = self._type(BIT, shape), self._constant("0", dtype, shape)
@@ -169,6 +190,19 @@ class ArithmeticEmitter(VectorEmitter):
                 square = self.f.emit(f"mul {t} {square}, {square}")
         return Value(result, dtype, shape)
 
+    def _emit_float_power(self, base: Value, exponent: Value, dtype: DType) -> Value:
+        """A literal exponent that is small and whole takes multiplications, rounded as one operation."""
+        number = from_literal(exponent.ssa) if self._is_literal(exponent) else math.nan
+        if number == 2.0:
+            return self._emit_binop("*", base, base, dtype)
+        if number == 0.5:
+            return self._own_function("root", dtype, base)
+        if number == -1.0:
+            return self._emit_binop("/", Value(literal(1.0, dtype), dtype), base, dtype)
+        if 1.0 <= number <= _LONGEST_INLINE_EXPONENT and number.is_integer():
+            return self._own_function(f"pow{int(number)}", dtype, base)
+        return self._own_function("pow", dtype, base, exponent)
+
     def _emit_float_division(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
         """Floating `//` and `%`, as CPython defines them."""
         t = llvm_type(dtype)
@@ -220,6 +254,8 @@ class ArithmeticEmitter(VectorEmitter):
         if value.shape is not VARYING and self._is_literal(value) and source.is_integer and target.is_integer:
             # Before the test of equal widths: a constant's text holds its value, so its sign must follow its type.
             return Value(str(target.wrap(int(value.ssa))), target)
+        if value.shape is not VARYING and self._is_literal(value) and source.is_integer and target.is_float:
+            return Value(literal(int(value.ssa), target), target)
         value = self._shaped(value, shape)
         if llvm_type(source) == llvm_type(target):
             return Value(value.ssa, target, shape)
@@ -240,7 +276,7 @@ class ArithmeticEmitter(VectorEmitter):
 
     def _emit_builtin(self, name: str, arguments: list[Value], dtype: DType) -> Value:
         """A builtin whose arguments have type `dtype`."""
-        if name in FUNCTIONS and self._has_own_functions:
+        if name in LANE_BY_LANE and self._has_own_functions:
             return self._own_function(name, dtype, *arguments)
         shape, x = self._meet(*arguments)
         if shape is VARYING and name in LANE_BY_LANE:
@@ -268,7 +304,7 @@ class ArithmeticEmitter(VectorEmitter):
         if shape is not VARYING:
             return self._call_own(name, dtype, 0, operands)
         assert self.target is not None
-        lanes = vector_lanes(self.target, self.width)
+        lanes = min(self.width, self.target.size // _BYTES_OF_A_LANE)
         if lanes == self.width:
             return self._call_own(name, dtype, lanes, operands)
         t, u = self._type(dtype, VARYING), f"<{lanes} x {llvm_type(dtype)}>"
@@ -287,6 +323,8 @@ class ArithmeticEmitter(VectorEmitter):
 
     def _call_own(self, name: str, dtype: DType, lanes: int, operands: list[str]) -> Value:
         t = f"<{lanes} x {llvm_type(dtype)}>" if lanes else llvm_type(dtype)
+        from tack.codegen.llvm_math import math_function  # most kernels have none, and need not wait for it
+
         symbol = math_function(self.module, name, dtype, lanes)
         arguments = ", ".join(f"{t} {x}" for x in operands)
         return Value(self.f.emit(f"call {t} @{symbol}({arguments})"), dtype, VARYING if lanes else UNIFORM)

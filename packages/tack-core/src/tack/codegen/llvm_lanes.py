@@ -1,6 +1,7 @@
 """A run of consecutive iterations along the last dimension, as blocks of lanes.
 
-Full blocks first, with no mask at all; what is left goes through narrower blocks in which lanes past the end are off.
+Full blocks first, with no mask at all. What is left goes through narrower blocks in which lanes past the end are off,
+or, where a run is long and its iterations are short, through scalar code, which is much less of it.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ class LaneEmitter(StatementEmitter):
             self.arrays[name] = ArrayStorage(*storage, tuple(map(str, table.shape)), table.dtype.itemsize)
 
         def block(position: str) -> None:
-            self._lane_block(plan, entering, self._position(start, step, position), step)
+            shapes = plan.shapes if self.width > 1 else Shapes()
+            self._lane_block(plan, shapes, entering, self._position(start, step, position), step)
 
         self.mask_bits = plan.mask_bits
         self.width = plan.width
         rest = self._count(low, stop, full=True, body=block)
-        self.width = plan.masked_width
-        self._count(rest, stop, full=False, body=block)
+        self.width = plan.rest_width
+        self._count(rest, stop, full=self.width == 1, body=block)
         self.width, self.shapes, self.mask, self.some = 1, Shapes(), None, True
 
     def _position(self, start: str, step: str, position: str) -> str:
@@ -44,7 +46,7 @@ class LaneEmitter(StatementEmitter):
         """Blocks while there are enough iterations for a full one, or any; where the next would begin."""
         emit, at, before = self.f.emit, self.f.name(), self.f.block
         head, inside, latch, done = (self.f.label(x) for x in ("blocks", "block", "next", "done"))
-        end = emit(f"sub i64 {stop}, {self.width - 1}") if full else stop
+        end = emit(f"sub i64 {stop}, {self.width - 1}") if full and self.width > 1 else stop
         self.f.br(head)
         self.f.open(head)
         self.f.do(f"{at} = phi i64 [ {low}, %{before} ], [ {at}.next, %{latch} ]")
@@ -68,10 +70,10 @@ class LaneEmitter(StatementEmitter):
         t, lanes = self._type(i32, VARYING), ", ".join(f"i32 {k}" for k in range(self.width))
         return self.f.emit(f"icmp ult {t} <{lanes}>, {self._vector(count)}")
 
-    def _lane_block(self, plan: LanePlan, entering: Entering, first: str, step: str) -> None:
+    def _lane_block(self, plan: LanePlan, shapes: Shapes, entering: Entering, first: str, step: str) -> None:
         """One block whose first lane has this value of the last index. Each lane starts from what the locals held."""
         slots, arrays, types = self.slots, dict(self.arrays), plan.types(self.kernel)
-        self.shapes, self.slots = plan.shapes, dict(slots)
+        self.shapes, self.slots = shapes, dict(slots)
         index = plan.loop.vars[-1]
         for name in sorted(assigned(plan.loop.body) | {index}):
             self.slots[name] = self.f.slot(self._type(types[name], self.shapes.of_name(name))), types[name]
@@ -91,6 +93,8 @@ class LaneEmitter(StatementEmitter):
 
     def _index(self, plan: LanePlan, first: str, step: str) -> Value:
         """The last index over the lanes: linear, unless its step is only known at run time."""
+        if self.width == 1:
+            return Value(first, i64)
         if plan.shapes.stride is not VARYING:
             return Value(first, i64, plan.shapes.stride)
         lanes = self._stepped(self._constant("0", i64, VARYING), i64, 1)

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from tack.codegen.lane_cost import VectorUnit
 from tack.codegen.llvm_formula import Formula, Real
 from tack.codegen.llvm_values import PURE, ModuleText, llvm_type
-from tack.codegen.math_kernels import FUNCTIONS
+from tack.codegen.math_kernels import FUNCTIONS, whole_power
 from tack.lang.types import DType, f32
-
-_CHAINS = 2  # native vectors that are computed together, since each operation waits for the one before
-
-
-def vector_lanes(unit: VectorUnit, width: int) -> int:
-    """How many lanes of a block of `width` one call computes."""
-    return min(width, _CHAINS * unit.size // 8)
 
 
 def math_function(module: ModuleText, name: str, dtype: DType, lanes: int) -> str:
@@ -22,7 +14,7 @@ def math_function(module: ModuleText, name: str, dtype: DType, lanes: int) -> st
     Parameters
     ----------
     name
-        A key of `FUNCTIONS`.
+        A key of `FUNCTIONS`, or ``pow`` and a positive whole number for the power of that exponent.
     dtype
         The type of arguments and result, f32 or f64. It is computed in binary64.
     """
@@ -36,7 +28,8 @@ def math_function(module: ModuleText, name: str, dtype: DType, lanes: int) -> st
     for parameter in parameters:
         given = m.f.emit(f"freeze {t} {parameter}")  # lanes that are off may hold poison, and there are branches
         operands.append(Real(m, m.f.emit(f"fpext {t} {given} to {wide}") if short else given))
-    result = FUNCTIONS[name](m, *operands).ssa
+    formula = FUNCTIONS[name] if name in FUNCTIONS else whole_power(int(name.removeprefix("pow")))
+    result = formula(m, *operands).ssa
     m.f.close(f"ret {t} {m.f.emit(f'fptrunc {wide} {result} to {t}') if short else result}")
     header = f"define internal {t} @{symbol}({', '.join(f'{t} {p}' for p in parameters)}) {PURE}"
     module.helpers[symbol] = m.f.text(header)

@@ -70,6 +70,12 @@ def literal(value: int | float, dtype: DType) -> str:
     return f"0x{bits:016X}"
 
 
+def from_literal(text: str) -> float:
+    """The number of a floating literal."""
+    number: float = struct.unpack("<d", struct.pack("<Q", int(text, 16)))[0]
+    return number
+
+
 def mangle(name: str) -> str:
     """Any symbol as an LLVM name, one to one. A long one ends in a hash, since LLVM cuts names."""
     text = "".join(c if c.isascii() and (c.isalnum() or c in "_.") else f"${ord(c):x}$" for c in name)

@@ -11,11 +11,12 @@ A result of binary32 (`short`) is rounded from binary64 and needs no second part
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
 from tack.codegen import math_constants as c
-from tack.codegen.llvm_formula import Formula, Real
+from tack.codegen.llvm_formula import Formula, Real, Word
 
 _LEAST_NORMAL: Final = 2.0**-1022
 _GREATEST: Final = 2.0**1023 * (2 - 2.0**-52)
@@ -36,27 +37,34 @@ def _exponent_and_rest(m: Formula, x: Real) -> tuple[Real, Real, Real]:
     return k, r, (high - r) - low
 
 
-def _raised(m: Formula, base: Real | float, r: Real, low: Real) -> Real:
-    """``base + (e**(r + low) - 1)``, where `base` is 0 or larger than r."""
+def _raised(m: Formula, base: Real | float, r: Real, low: Real) -> tuple[Real, Real]:
+    """``base + (e**(r + low) - 1)`` as a pair, where `base` is 0 or larger than r."""
     if m.short:
-        return base + m.fma(m.polynomial(r, c.EXPONENTIAL_F32), r * r, r)
+        return base + m.fma(m.polynomial(r, c.EXPONENTIAL_F32), r * r, r), m.real(0.0)
     rest = m.fma(m.polynomial(r, c.EXPONENTIAL), r * r, low)
     high = base + r
-    return high + (((base - high) + r) + rest)
+    return high, ((base - high) + r) + rest
 
 
-def _power_of_e(m: Formula, x: Real, less: float = 0.0) -> Real:
-    """``e**x / 2**less``"""
-    k, r, low = _exponent_and_rest(m, x.at_most(710.5).at_least(-746.0))
-    return m.scaled(_raised(m, 1.0, r, low), k, less)
+def _sum(m: Formula, pair: tuple[Real, Real]) -> Real:
+    return pair[0] if m.short else pair[0] + pair[1]
+
+
+def _normal(m: Formula, pair: tuple[Real, Real]) -> tuple[Real, Real]:
+    """A pair whose first part is its sum, rounded."""
+    if m.short:
+        return pair
+    total = pair[0] + pair[1]
+    return total, (pair[0] - total) + pair[1]
 
 
 def _exp(m: Formula, x: Real) -> Real:
-    if not m.short:
-        return _power_of_e(m, x)
-    x = x.at_most(90.0).at_least(-105.0)
-    k, n = m.nearest(x, c.INVERSE_LN2[0])
-    return _raised(m, 1.0, m.fma(-k, c.LN2[0], x), m.real(0.0)) * m.power_of_two(n)
+    if m.short:
+        x = x.at_most(90.0).at_least(-105.0)
+        k, n = m.nearest(x, c.INVERSE_LN2[0])
+        return _raised(m, 1.0, m.fma(-k, c.LN2[0], x), m.real(0.0))[0] * m.power_of_two(n)
+    k, r, low = _exponent_and_rest(m, x.at_most(710.5).at_least(-746.0))
+    return m.scaled(_sum(m, _raised(m, 1.0, r, low)), k)
 
 
 def _exp2(m: Formula, x: Real) -> Real:
@@ -71,38 +79,61 @@ def _power_of_two(m: Formula, r: Real, low: Real, k: Real) -> Real:
     """``2**(r + low + k)``"""
     high = r * c.LN2[0]
     low = m.fma(r, c.LN2[0], -high) + m.fma(r, c.LN2[1], low * c.LN2[0])
-    return m.scaled(_raised(m, 1.0, high, low), k)
+    return m.scaled(_sum(m, _raised(m, 1.0, high, low)), k)
 
 
 def _power_of_two_short(m: Formula, r: Real) -> Real:
-    return _raised(m, 1.0, r * c.LN2[0], m.real(0.0))
+    return _raised(m, 1.0, r * c.LN2[0], m.real(0.0))[0]
 
 
-def _less_one(m: Formula, x: Real, less: float = 0.0) -> Real:
-    """``(e**x - 1) / 2**less``; the sign of a zero is lost."""
-    k, r, low = _exponent_and_rest(m, x.at_most(710.5).at_least(-60.0))
+def _less_one(m: Formula, x: Real) -> tuple[tuple[Real, Real], Real]:
+    """A pair p and a whole number k with ``e**x - 1 == p * 2**k``; the sign of a zero is lost."""
+    k, r, low = _exponent_and_rest(m, x.at_most(711.0).at_least(-60.0))
     _, n = m.nearest(-k.at_most(1000.0))
-    return m.scaled(_raised(m, 1.0 - m.power_of_two(n), r, low), k, less)
+    return _normal(m, _raised(m, 1.0 - m.power_of_two(n), r, low)), k
 
 
 def _expm1(m: Formula, x: Real) -> Real:
-    return m.select(x.equals(0.0), x, _less_one(m, x))
+    pair, k = _less_one(m, x)
+    return m.select(x.equals(0.0), x, m.scaled(pair[0], k))
+
+
+def _quotient(m: Formula, top: tuple[Real, Real], bottom: tuple[Real, Real]) -> tuple[Real, Real]:
+    """The quotient of two pairs; of two numbers, if short."""
+    if m.short:
+        return top[0] / bottom[0], m.real(0.0)
+    inverse = 1.0 / bottom[0]
+    q = top[0] * inverse
+    return q, (m.fma(-q, bottom[0], top[0]) + (top[1] - q * bottom[1])) * inverse
+
+
+def _plus(a: Real, low: Real, number: float) -> tuple[Real, Real]:
+    """A pair and a number as a pair, whichever is larger."""
+    total = a + number
+    back = total - a
+    return total, ((a - (total - back)) + (number - back)) + low
 
 
 def _sinh(m: Formula, x: Real) -> Real:
-    half = _less_one(m, abs(x).at_most(711.0), 1.0)
-    least = half.at_most(2.0**1000)
-    return (half + least / m.fma(2.0, least, 1.0)).with_sign_of(x)
+    (high, low), k = _less_one(m, abs(x))
+    high, low = m.scaled(high, k, 1.0), m.scaled(low, k, 1.0)  # halves, of which the sum below may not be finite
+    least = high.at_most(2.0**900)
+    q, q_low = _quotient(m, (least, low), _plus(2.0 * least, 2.0 * low, 1.0))
+    return (high + (q + (q_low + low))).with_sign_of(x)
 
 
 def _cosh(m: Formula, x: Real) -> Real:
-    half = _power_of_e(m, abs(x), 1.0)
-    return half + 0.25 / half
+    k, r, low = _exponent_and_rest(m, abs(x).at_most(711.0))
+    high, low = _normal(m, _raised(m, 1.0, r, low))
+    half = m.scaled(high, k, 1.0)
+    return half + (0.25 / half + m.scaled(low, k, 1.0))
 
 
 def _tanh(m: Formula, x: Real) -> Real:
-    e = _less_one(m, (2.0 * abs(x)).at_most(40.0))
-    return (e / (e + 2.0)).with_sign_of(x)
+    (high, low), k = _less_one(m, (2.0 * abs(x)).at_most(40.0))
+    factor = m.power_of_two(m.nearest(k)[1])
+    high, low = high * factor, low * factor
+    return _sum(m, _quotient(m, (high, low), _plus(high, low, 2.0))).with_sign_of(x)
 
 
 # ------------------------------------------------------------------------------------------------ logarithms
@@ -206,8 +237,8 @@ def _log2_short(m: Formula, x: Real) -> Real:
     return m.fma(m.fma(s * z, m.polynomial(z, c.LOGARITHM), 2.0 * s), c.INVERSE_LN2[0], k)
 
 
-def _pow(m: Formula, x: Real, y: Real) -> Real:
-    """``x ** y``"""
+def _power_of_size(m: Formula, x: Real, y: Real) -> Real:
+    """``x ** y`` for a positive normal number"""
     if m.short:
         product = (y * _log2_short(m, x)).at_most(200.0).at_least(-200.0)
         k, n = m.nearest(product)
@@ -222,22 +253,66 @@ def _pow(m: Formula, x: Real, y: Real) -> Real:
         rest = product - k
         r = rest + low
         result = _power_of_two(m, r, (rest - r) + low, k)
-    usual = (x >= _LEAST_NORMAL) & (x <= _GREATEST) & (abs(y) <= 2.0**70)
+    return result
+
+
+def _pow(m: Formula, x: Real, y: Real) -> Real:
+    """``x ** y``: of zero, subnormal numbers, infinities and NaN by the library."""
+    size = abs(x)
+    whole = m.intrinsic("floor", y).equals(y)
+    half = 0.5 * y
+    odd = whole & ~m.intrinsic("floor", half).equals(half)
+    result = _power_of_size(m, size, y)
+    result = m.select(odd, result.with_sign_of(x), result)
+    result = m.select((x < 0.0) & ~whole, math.nan, result)
+    usual = (size >= _LEAST_NORMAL) & (size <= _GREATEST) & (abs(y) <= 2.0**70)
     return m.rarely(~usual, result, lambda: m.library("pow", x, y))
+
+
+def _root(m: Formula, x: Real) -> Real:
+    """``x ** 0.5``, which differs from a square root at -0 and at minus infinity."""
+    return m.select(x.equals(-math.inf), math.inf, m.intrinsic("sqrt", x + 0.0))
+
+
+def whole_power(exponent: int) -> Callable[..., Real]:
+    """The formula for ``x ** exponent``, a positive whole number: by squaring, in pairs."""
+
+    def formula(m: Formula, x: Real) -> Real:
+        rest, square, result = exponent, (x, m.real(0.0)), (m.real(1.0), m.real(0.0))
+        while rest:
+            if rest & 1:
+                result = square if result[0].ssa == m.real(1.0).ssa else _product(m, result, square)
+            rest >>= 1
+            if rest:
+                square = _product(m, square, square)
+        high, low = result
+        if m.short:
+            return high
+        # Where the product is infinite, the rest is NaN; the sign of a zero stays.
+        return m.select((abs(high) > 0.0) & (abs(high) <= _GREATEST), high + low, high)
+
+    return formula
+
+
+def _product(m: Formula, a: tuple[Real, Real], b: tuple[Real, Real]) -> tuple[Real, Real]:
+    high = a[0] * b[0]
+    if m.short:
+        return high, a[1]
+    return high, m.fma(a[0], b[0], -high) + m.fma(a[0], b[1], a[1] * b[0])
 
 
 # ------------------------------------------------------------------------------------------ sine and cosine
 
 
-def _sine_and_cosine(m: Formula, x: Real) -> tuple[Real, Real, Real]:
-    """The nearest multiple k of half of pi, shifted as by `nearest`; sine and cosine of what is left of the angle."""
+def _sine_and_cosine(m: Formula, x: Real) -> tuple[Word, tuple[Real, Real], tuple[Real, Real]]:
+    """The nearest multiple of half of pi, as a word; sine and cosine, as pairs, of what is left of the angle."""
     k, word = m.nearest(x, c.TWO_OVER_PI)
     first = m.fma(-k, c.HALF_PI[0], x)  # exact: both are multiples of one unit
     if m.short:
         r = m.fma(-k, c.HALF_PI[1], first)
         z = r * r
-        sine = m.fma(z * r, m.polynomial(z, c.SINE_F32), r)
-        return word.real, sine, m.fma(z * z, m.polynomial(z, c.COSINE_F32), m.fma(z, -0.5, 1.0))
+        sine, zero = m.fma(z * r, m.polynomial(z, c.SINE_F32), r), m.real(0.0)
+        return word, (sine, zero), (m.fma(z * z, m.polynomial(z, c.COSINE_F32), m.fma(z, -0.5, 1.0)), zero)
     product = k * c.HALF_PI[1]
     r = first - product
     back = r - first
@@ -245,10 +320,10 @@ def _sine_and_cosine(m: Formula, x: Real) -> tuple[Real, Real, Real]:
     low = m.fma(-k, c.HALF_PI[2], lost - m.fma(k, c.HALF_PI[1], -product))
     z = r * r
     half = 0.5 * z
-    sine = r + m.fma(z * r, m.polynomial(z, c.SINE), m.fma(-half, low, low))
+    sine_low = m.fma(z * r, m.polynomial(z, c.SINE), m.fma(-half, low, low))
     one = 1.0 - half
     rest = m.fma(z * z, m.polynomial(z, c.COSINE), -(r * low))
-    return word.real, sine, one + (((1.0 - one) - half) + rest)
+    return word, (r, sine_low), (one, ((1.0 - one) - half) + rest)
 
 
 def _far(m: Formula, name: str, x: Real, result: Real) -> Real:
@@ -257,22 +332,23 @@ def _far(m: Formula, name: str, x: Real, result: Real) -> Real:
 
 def _sin(m: Formula, x: Real) -> Real:
     k, sine, cosine = _sine_and_cosine(m, x)
-    value = m.select((k.word & 1).equals(0), sine, cosine)
-    result = (value.word ^ ((k.word & 2) << 62)).real
+    value = m.select((k & 1).equals(0), _sum(m, sine), _sum(m, cosine))
+    result = (value.word ^ ((k & 2) << 62)).real
     return _far(m, "sin", x, m.select(x.equals(0.0), x, result))
 
 
 def _cos(m: Formula, x: Real) -> Real:
     k, sine, cosine = _sine_and_cosine(m, x)
-    value = m.select((k.word & 1).equals(0), cosine, sine)
-    return _far(m, "cos", x, (value.word ^ (((k.word + 1) & 2) << 62)).real)
+    value = m.select((k & 1).equals(0), _sum(m, cosine), _sum(m, sine))
+    return _far(m, "cos", x, (value.word ^ (((k + 1) & 2) << 62)).real)
 
 
 def _tan(m: Formula, x: Real) -> Real:
     k, sine, cosine = _sine_and_cosine(m, x)
-    even = (k.word & 1).equals(0)
-    result = m.select(even, sine, -cosine) / m.select(even, cosine, sine)
-    return _far(m, "tan", x, m.select(x.equals(0.0), x, result))
+    even = (k & 1).equals(0)
+    top = m.select(even, sine[0], -cosine[0]), m.select(even, sine[1], -cosine[1])
+    bottom = m.select(even, cosine[0], sine[0]), m.select(even, cosine[1], sine[1])
+    return _far(m, "tan", x, m.select(x.equals(0.0), x, _sum(m, _quotient(m, _normal(m, top), _normal(m, bottom)))))
 
 
 # ------------------------------------------------------------------------------------------------------ arcs
@@ -368,7 +444,7 @@ def _acos(m: Formula, x: Real) -> Real:
 
 _NAMED: Final = (
     *(_exp, _exp2, _expm1, _sinh, _cosh, _tanh, _log, _log1p, _log2, _log10),
-    *(_sin, _cos, _tan, _atan, _atan2, _asin, _acos, _pow),
+    *(_sin, _cos, _tan, _atan, _atan2, _asin, _acos, _pow, _root),
 )
 FUNCTIONS: Final[dict[str, Callable[..., Real]]] = {function.__name__[1:]: function for function in _NAMED}
-"""By the name that the IR uses; `pow` is the operator ``**`` of floats."""
+"""By the name that the IR uses; `pow` is the operator ``**`` of floats, and `root` that with 0.5."""

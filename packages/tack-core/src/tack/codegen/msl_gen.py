@@ -9,7 +9,6 @@ from tack.codegen.c_dialect import OPENCL_TYPES, Dialect
 from tack.codegen.c_family import CFamilyCodeGen
 from tack.codegen.launch_plan import KernelParameter
 from tack.lang import ir
-from tack.lang.diagnostics import fail
 from tack.lang.types import DType, f64, i64, u64
 
 MSL = Dialect(
@@ -30,8 +29,6 @@ MSL = Dialect(
     float_to_bits={32: "as_type<uint>({})"},
     bitcast="as_type<{type}>({})",
 )
-MOST_BUFFERS: Final = 31
-"""Arguments of a kernel that are buffers; the last one holds everything that is no array."""
 
 _IDS: Final = "uint3 tack_group [[threadgroup_position_in_grid]], uint3 tack_lane [[thread_position_in_threadgroup]]"
 _BODY_IDS: Final = "uint3 tack_group, uint3 tack_lane"
@@ -54,7 +51,7 @@ _MISSING: Final = {"log1p": _LOG1P, "expm1": _EXPM1}
 
 
 class MSLCodeGen(CFamilyCodeGen):
-    """Parameters that are no arrays travel in one structure: Metal passes nothing by value, and limits buffers."""
+    """Parameters travel in one structure: Metal passes nothing by value, and arrays may overlap."""
 
     dialect: ClassVar[Dialect] = MSL
     math_names: ClassVar[dict[str, str]] = {"round": "rint", "fabs": "abs", "fmin": "min", "fmax": "max"}
@@ -111,27 +108,25 @@ class MSLCodeGen(CFamilyCodeGen):
     # -- parameters
 
     def _kernel_text(self, name: str, parameters: tuple[KernelParameter, ...]) -> str:
-        addresses = [p for p in parameters if p.is_address]
-        if len(addresses) >= MOST_BUFFERS:
-            message = f"device metal takes at most {MOST_BUFFERS - 1} arrays a loop, this one uses {len(addresses)}"
-            fail(TypeError, message, self.kernel.loc)
-        formals = [f"{self._formal_type(p)} {self.used[p]} [[buffer({i})]]" for i, p in enumerate(addresses)]
-        others = [(self._type(p.dtype), self.used[p]) for p in parameters if not p.is_address]
-        declaration = unpacking = ""
-        if others:
-            fields = "".join(f"    {t} {field};\n" for t, field in others)
+        """The kernel with one argument buffer.
+
+        Buffers bound one by one could be taken not to overlap; addresses in a structure are addresses.
+        """
+        typed = [(self._formal_type(p), self.used[p]) for p in parameters]
+        declaration, formals, unpacking = "", [_IDS], ""
+        if typed:
+            promise = f" {self.dialect.restrict}"
+            fields = "".join(f"    {t.removesuffix(promise)} {field};\n" for t, field in typed)
             declaration = f"struct {name}_arguments {{\n{fields}}};\n"
-            formals.append(f"constant {name}_arguments& arguments [[buffer({len(addresses)})]]")
-            unpacking = "".join(f"    {t} {field} = arguments.{field};\n" for t, field in others)
+            formals.insert(0, f"constant {name}_arguments& arguments [[buffer(0)]]")
+            unpacking = "".join(f"    {t} {field} = arguments.{field};\n" for t, field in typed)
         body = self.b.text()
         if self.accumulates and f"    {self.dialect.shared} " not in body:  # shared memory is declared in kernels only
-            separate = [f"{self._formal_type(p)} {self.used[p]}" for p in parameters]
-            values = ", ".join([*(self.used[p] for p in parameters), "tack_group", "tack_lane"])
-            words = f"{self.dialect.noinline} void {name}_body({', '.join([*separate, _BODY_IDS])})"
-            self.module.functions.append(f"{words} {{\n{body}}}\n")
+            separate = ", ".join([*(f"{t} {field}" for t, field in typed), _BODY_IDS])
+            values = ", ".join([*(field for _, field in typed), "tack_group", "tack_lane"])
+            self.module.functions.append(f"{self.dialect.noinline} void {name}_body({separate}) {{\n{body}}}\n")
             body = f"    {name}_body({values});\n"
-        header = f"{self._kernel_header(name)}({', '.join([*formals, _IDS])})"
-        return f"{declaration}{header} {{\n{unpacking}{body}}}\n"
+        return f"{declaration}{self._kernel_header(name)}({', '.join(formals)}) {{\n{unpacking}{body}}}\n"
 
     # -- atomics
 

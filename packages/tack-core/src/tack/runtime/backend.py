@@ -72,10 +72,10 @@ class Backend(abc.ABC):
         As in ``tack.device(name)``.
     capabilities
         Names of what the device can do, branched on by name, never by backend: "f64", "host_memory" (its arrays are
-        host memory, so NumPy arguments need no copy), "host_visible" (the host sees its memory), "alias_variants" (compiles a no-alias variant),
-        "workgroups" (runs kernels that use them), "serial_workgroups" (takes them as plain loops over the lanes of a
-        workgroup, which one thread runs), "texture_images" (its samplers filter textures, with coarser weights than
-        the software), "atomic_<dtype>".
+        host memory, so NumPy arguments need no copy), "host_visible" (the host sees its memory), "alias_variants"
+        (compiles a no-alias variant), "workgroups" (runs kernels that use them), "serial_workgroups" (takes them as
+        plain loops over the lanes of a workgroup, which one thread runs), "texture_images" (its samplers filter
+        textures, with coarser weights than the software), "atomic_<dtype>".
     dlpack_device
         Kind and number of the device whose memory arrays have, as DLPack counts them; None: they are not handed over.
     supports_device_reductions
@@ -166,3 +166,9 @@ class Backend(abc.ABC):
         from tack.runtime.reductions import reduce_numpy
 
         return reduce_numpy(array.numpy(), op)
+
+    def exact_sum(self, array: Array) -> float:
+        """The exact sum of floats, rounded once to their type; the array is not empty."""
+        from tack.runtime.reductions import exact_sum
+
+        return exact_sum(np.asarray(array))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from tack.lang.ir import IRKernel
 from tack.runtime.backend import VariantOptions
@@ -34,7 +34,9 @@ class CudaBackend(GpuBackend):
     capabilities = frozenset(
         {"f64", "workgroups", "alias_variants", "cuda_array_interface", *(f"atomic_{t}" for t in _ATOMICS)}
     )
-    attributes: ClassVar[dict[str, int]] = {"lanes": 1, "shared": 8, "major": 75, "minor": 76}  # CU_DEVICE_ATTRIBUTE_*
+    attributes: ClassVar[dict[str, int]] = {  # CU_DEVICE_ATTRIBUTE_*
+        **{"lanes": 1, "shared": 8, "processors": 16, "major": 75, "minor": 76}
+    }
     dlpack_kind: ClassVar[int] = 2  # kDLCUDA
     language: ClassVar[str] = "cuda"
 
@@ -53,11 +55,10 @@ class CudaBackend(GpuBackend):
         check_workgroups(kernel, self.name, self._most_lanes, self._most_shared)
         return CUDACodeGen(kernel, CFamilyOptions(disjoint=options.disjoint))
 
-    def reduction_source(self, op: str) -> tuple[str, Any]:
+    def dialect(self) -> type[CUDACodeGen]:
         from tack.codegen.cuda_gen import CUDACodeGen
-        from tack.codegen.reductions import array_reduction_source
 
-        return array_reduction_source(CUDACodeGen, op)
+        return CUDACodeGen
 
     def compile_text(self, source: str, name: str) -> bytes:
         return compile_cubin(source, name, self.architecture, _COMPILE_OPTIONS)

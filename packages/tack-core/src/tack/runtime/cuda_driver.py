@@ -7,7 +7,6 @@ import importlib.util
 import os
 import sys
 from ctypes import POINTER, byref, c_char_p, c_int
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from tack.runtime.gpu_driver import GpuDriver, GpuError, first_library
@@ -79,9 +78,13 @@ def driver() -> CudaDriver:
 def _packaged_nvrtc() -> list[str]:
     """The libraries of the PyPI package, the newest first."""
     spec = importlib.util.find_spec("nvidia")
-    places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    found = [str(p) for place in places for p in sorted(Path(place).glob("*/lib/libnvrtc.so.*"), reverse=True)]
-    return [p for p in found if "builtins" not in p]
+    found = []
+    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+        for part in (*sorted((p for p in os.listdir(place) if p.startswith("cu1")), reverse=True), "cuda_nvrtc"):
+            folder = os.path.join(place, part, "lib")
+            names = os.listdir(folder) if os.path.isdir(folder) else []
+            found += [os.path.join(folder, n) for n in sorted(names, reverse=True) if n.startswith("libnvrtc.so.")]
+    return found
 
 
 @functools.cache

@@ -203,7 +203,6 @@ class Device:
     # The host path of reductions, handed to arrays, which know only their device.
     empty_reduction = staticmethod(reductions.empty_reduction)
     reduce_numpy = staticmethod(reductions.reduce_numpy)
-    exact_sum = staticmethod(reductions.exact_sum)
 
 
 # What the native call entry reads: the number of the device that is current in every thread, or 0 if they may differ.

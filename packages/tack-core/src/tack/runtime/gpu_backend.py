@@ -8,26 +8,25 @@ from __future__ import annotations
 import abc
 import ctypes
 from ctypes import byref, c_float, c_int, c_uint64, c_void_p
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import numpy as np
-
-from tack.codegen.launch_plan import LaunchPlan
+from tack.codegen.launch_plan import KernelPlan, LaunchPlan
 from tack.lang.array import Array
 from tack.lang.ir import IRKernel
-from tack.lang.types import f32
 from tack.runtime.backend import Artifact, Backend, VariantOptions
 from tack.runtime.gpu_driver import GpuDriver, GpuError
 from tack.runtime.gpu_memory import DeviceMemory, Event, HostArray, copy, fill
 from tack.runtime.gpu_stream import Module, Stream
-from tack.runtime.launch_arguments import CallArguments
-from tack.runtime.queued_launch import QueuedExecutable, QueuedKernel
+from tack.runtime.queued_launch import QueuedExecutable
 
 if TYPE_CHECKING:
     from tack.codegen.c_family import CFamilyCodeGen
+    from tack.runtime.queued_reductions import QueuedReductions
 
 _NAME_LENGTH: Final = 256
 _DEFAULT_STREAMS: Final = (None, 0, 1)
+_EXACT_GROUPS: Final = 6  # of an exact sum that a multiprocessor holds: their bins fill its shared memory
 _POOL_RELEASE_THRESHOLD: Final = 4  # the attribute's number in both APIs
 
 
@@ -46,7 +45,8 @@ class GpuBackend(Backend):
     Attributes
     ----------
     attributes
-        The driver's numbers of "lanes" (the most threads of a workgroup) and "shared" (bytes of its shared memory).
+        The driver's numbers of "lanes" (the most threads of a workgroup), "shared" (bytes of its shared memory) and
+        "processors" (multiprocessors).
     dlpack_kind
         DLPack's number for this kind of device.
     language
@@ -74,7 +74,7 @@ class GpuBackend(Backend):
         self.label = label.value.decode()
         self._stream = Stream(driver, number, f"{self.name} ({self.label})")
         self._keep_pool()
-        self._reductions: dict[str, QueuedKernel] = {}
+        self._reductions: QueuedReductions | None = None
         self._modules: list[Module] = []
 
     def attribute(self, name: str) -> int:
@@ -96,8 +96,8 @@ class GpuBackend(Backend):
         """The generator of a kernel for this device."""
 
     @abc.abstractmethod
-    def reduction_source(self, op: str) -> tuple[str, Any]:
-        """Text and plan of the kernel that reduces an f32 array."""
+    def dialect(self) -> type[CFamilyCodeGen]:
+        """The generator's class."""
 
     @abc.abstractmethod
     def compile_text(self, source: str, name: str) -> bytes:
@@ -193,25 +193,23 @@ class GpuBackend(Backend):
     # -- reductions
 
     def reduce_array(self, array: Array, op: str) -> float:
-        if array.dtype is not f32:
-            return super().reduce_array(array, op)
-        from tack.codegen.reduction_tree import IDENTITY
+        return self._device_reductions().reduce(array, op)
 
-        found = np.array([IDENTITY[op]], np.float32)
-        call = CallArguments([array._data], [array.shape], [0])
-        with self._stream.lock:
-            self._stream.begin()
-            cell = DeviceMemory(self._stream, found.nbytes)
-            self.upload(cell.address, found)
-            self._reduction(op).enqueue(self._stream, call, None, array.size, cell.address)
-        self.download(cell.address, found)
-        return float(found[0])
+    def exact_sum(self, array: Array) -> float:
+        return self._device_reductions().exact_sum(array)
 
-    def _reduction(self, op: str) -> QueuedKernel:
-        """The kernel of an operation, built at its first use; the caller holds the stream's lock."""
-        if op not in self._reductions:
-            source, plan = self.reduction_source(op)
-            module = Module(self._stream, self.compile_text(source, op))
-            self._modules.append(module)
-            self._reductions[op] = QueuedKernel(module.function(plan.name), plan)
-        return self._reductions[op]
+    def _device_reductions(self) -> QueuedReductions:
+        if self._reductions is None:
+            from tack.runtime.queued_reductions import QueuedReductions
+
+            self._reductions = QueuedReductions(
+                *(self._stream, self.dialect(), None, self._build_reduction),
+                *(partial(DeviceMemory, self._stream), self.download),
+                resident=_EXACT_GROUPS * self.attribute("processors"),
+            )
+        return self._reductions
+
+    def _build_reduction(self, source: str, plan: KernelPlan) -> c_void_p:
+        module = Module(self._stream, self.compile_text(source, plan.name))
+        self._modules.append(module)
+        return module.function(plan.name)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections import deque
+from collections.abc import Callable
 from ctypes import byref, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,8 +21,9 @@ _PORTABLE_AND_MAPPED: Final = 3  # flags of page-locked memory: for all contexts
 _EVENT_WITHOUT_TIMING: Final = 2
 _CELLS: Final = 256
 CELL_BYTES: Final = 16
-STAGED_FROM: Final = 1 << 20  # bytes: below this the driver's own way is as fast
-STAGE_BYTES: Final = 4 << 20
+STAGED_FROM: Final = 32 << 20  # bytes: below this the driver's own way is as fast
+STAGE_BYTES: Final = 2 << 20
+LANES: Final = min(8, (os.cpu_count() or 1) // 2)
 _SEED_BYTES: Final = 1 << 16
 
 
@@ -114,61 +117,79 @@ class Event:
 
 
 class Staging:
-    """Large copies through two page-locked buffers: the device copies one while the host fills or empties the other.
+    """Large copies through page-locked buffers, by several threads at once.
 
-    One copy at a time; what comes meanwhile takes the driver's own way.
+    The driver copies pageable memory with one thread, at 9 to 16 GB/s on an H200's host whose link carries 50; a single
+    thread of ours is no faster. One copy at a time: what comes meanwhile takes the driver's own way.
     """
 
     def __init__(self, stream: Stream) -> None:
         self._stream, self._lock = stream, threading.Lock()
-        self._buffers: list[tuple[PinnedMemory, Event]] = []
+        self._lanes: list[_Lane] = []
+        self._threads: Any = None
 
     def upload(self, address: int, source: int, nbytes: int) -> bool:
         """Copy to the device; whether it was done. The source has been read when this returns."""
-        if nbytes < STAGED_FROM or not self._lock.acquire(blocking=False):
+        return self._share(nbytes, lambda lane, places: lane.upload(address, source, nbytes, places))
+
+    def download(self, target: int, address: int, nbytes: int) -> bool:
+        """Copy from the device; whether it was done."""
+        return self._share(nbytes, lambda lane, places: lane.download(target, address, nbytes, places))
+
+    def _share(self, nbytes: int, work: Callable[[_Lane, range], None]) -> bool:
+        """Give each lane its part of the pieces that start at the places of a range."""
+        if nbytes < STAGED_FROM or LANES < 2 or not self._lock.acquire(blocking=False):
             return False
         try:
-            driver, handle = self._stream.driver, self._stream.handle
-            for number, first in enumerate(range(0, nbytes, STAGE_BYTES)):
-                buffer, event = self._buffer(number)
-                size = min(STAGE_BYTES, nbytes - first)
-                event.wait()
-                ctypes.memmove(buffer.address, source + first, size)
-                driver.upload(address + first, buffer.address, size, handle)
-                event.record(handle)
+            if self._threads is None:
+                from concurrent.futures import ThreadPoolExecutor
+
+                self._lanes = [_Lane(self._stream) for _ in range(LANES)]
+                self._threads = ThreadPoolExecutor(LANES, "tack-copies")
+            step = LANES * STAGE_BYTES
+            parts = [range(number * STAGE_BYTES, nbytes, step) for number in range(LANES)]
+            list(self._threads.map(work, self._lanes, parts))
         finally:
             self._lock.release()
         return True
 
-    def download(self, target: int, address: int, nbytes: int) -> bool:
-        """Copy from the device; whether it was done."""
-        if nbytes < STAGED_FROM or not self._lock.acquire(blocking=False):
-            return False
-        try:
-            driver, handle, pending = self._stream.driver, self._stream.handle, None
-            for number, first in enumerate(range(0, nbytes, STAGE_BYTES)):
-                buffer, event = self._buffer(number)
-                size = min(STAGE_BYTES, nbytes - first)
-                driver.download(buffer.address, address + first, size, handle)
-                event.record(handle)
-                if pending is not None:
-                    self._empty(*pending)
-                pending = (buffer, event, target + first, size)
+
+class _Lane:
+    """One thread's two page-locked buffers: the device copies one while the thread fills or empties the other."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._buffers = [(PinnedMemory(stream, STAGE_BYTES), Event(stream, timing=False)) for _ in range(2)]
+
+    def upload(self, address: int, source: int, nbytes: int, places: range) -> None:
+        stream = self._stream
+        stream.begin()
+        for number, first in enumerate(places):
+            buffer, event = self._buffers[number % 2]
+            size = min(STAGE_BYTES, nbytes - first)
+            event.wait()
+            ctypes.memmove(buffer.address, source + first, size)
+            stream.driver.upload(address + first, buffer.address, size, stream.handle)
+            event.record(stream.handle)
+
+    def download(self, target: int, address: int, nbytes: int, places: range) -> None:
+        stream, pending = self._stream, None
+        stream.begin()
+        for number, first in enumerate(places):
+            buffer, event = self._buffers[number % 2]
+            size = min(STAGE_BYTES, nbytes - first)
+            stream.driver.download(buffer.address, address + first, size, stream.handle)
+            event.record(stream.handle)
             if pending is not None:
                 self._empty(*pending)
-        finally:
-            self._lock.release()
-        return True
+            pending = (buffer, event, target + first, size)
+        if pending is not None:
+            self._empty(*pending)
 
     @staticmethod
     def _empty(buffer: PinnedMemory, event: Event, target: int, size: int) -> None:
         event.wait()
         ctypes.memmove(target, buffer.address, size)
-
-    def _buffer(self, number: int) -> tuple[PinnedMemory, Event]:
-        while len(self._buffers) < 2:
-            self._buffers.append((PinnedMemory(self._stream, STAGE_BYTES), Event(self._stream, timing=False)))
-        return self._buffers[number % 2]
 
 
 def fill(stream: Stream, address: int, cell: bytes, count: int) -> None:

@@ -31,16 +31,21 @@ class Stream(LaunchQueue):
     def __init__(self, driver: GpuDriver, number: int, label: str) -> None:
         self.driver, self.label, self.error = driver, label, driver.error  # type: ignore[misc]
         self.most_groups = driver.most_groups
-        self._process = os.getpid()
         self.context, self.handle = driver.context(number), c_void_p()
         driver.set_current(self.context)
         driver.stream_create(byref(self.handle), 0)
+        self._is_forked = False
+        if hasattr(os, "register_at_fork"):  # asking for the process's number costs more than a launch on some systems
+            os.register_at_fork(after_in_child=self._forget)
         self.lock: CallLock = CallLock()
         self._cells, self._staging = Cells(self), Staging(self)
 
     def is_usable(self) -> bool:
         """Whether this is the process that made it, not one forked from it."""
-        return os.getpid() == self._process
+        return not self._is_forked
+
+    def _forget(self) -> None:
+        self._is_forked = True
 
     def begin(self) -> None:
         """Make the device's context the current one of this thread.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from tack.lang.ir import IRKernel
 from tack.runtime.backend import VariantOptions
@@ -32,7 +32,12 @@ class HipBackend(GpuBackend):
     """
 
     capabilities = frozenset({"f64", "workgroups", "alias_variants", *(f"atomic_{t}" for t in _ATOMICS)})
-    attributes: ClassVar[dict[str, int]] = {"lanes": 56, "shared": 74, "wave": 87}  # hipDeviceAttribute*
+    attributes: ClassVar[dict[str, int]] = {
+        "lanes": 56,
+        "shared": 74,
+        "processors": 63,
+        "wave": 87,
+    }  # hipDeviceAttribute*
     language: ClassVar[str] = "hip"
     dlpack_kind: ClassVar[int] = 10  # kDLROCM
 
@@ -51,11 +56,10 @@ class HipBackend(GpuBackend):
         check_workgroups(kernel, self.name, self._most_lanes, self._most_shared)
         return HIPCodeGen(kernel, CFamilyOptions(disjoint=options.disjoint))
 
-    def reduction_source(self, op: str) -> tuple[str, Any]:
+    def dialect(self) -> type[HIPCodeGen]:
         from tack.codegen.hip_gen import HIPCodeGen
-        from tack.codegen.reductions import array_reduction_source
 
-        return array_reduction_source(HIPCodeGen, op)
+        return HIPCodeGen
 
     def compile_text(self, source: str, name: str) -> bytes:
         return _compile_code_object(source, name, self.architecture)

@@ -7,23 +7,20 @@ docs/design/level-zero.md.
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from tack.codegen.launch_plan import LaunchPlan
+from tack.codegen.launch_plan import KernelPlan, LaunchPlan
 from tack.lang.array import Array
 from tack.lang.ir import IRKernel
-from tack.lang.types import f32
 from tack.runtime.backend import Artifact, Backend, VariantOptions
-from tack.runtime.launch_arguments import CallArguments
 from tack.runtime.level_zero_compiler import compile_spirv
 from tack.runtime.level_zero_driver import DeviceInfo, driver, find_devices
 from tack.runtime.level_zero_launch import HostArray, Memory, Module, Stream
-from tack.runtime.queued_launch import QueuedExecutable, QueuedKernel
+from tack.runtime.queued_launch import QueuedExecutable
 
 if TYPE_CHECKING:
     from tack.codegen.opencl_gen import OpenCLCodeGen, OpenCLOptions
+    from tack.runtime.queued_reductions import QueuedReductions
 
 # Founding page, "Safe math by default": f32 division and sqrt correctly rounded, no relaxed-math option.
 _OPENCL_OPTIONS: Final = ("-cl-std=CL2.0", "-cl-fp32-correctly-rounded-divide-sqrt")
@@ -54,7 +51,8 @@ class LevelZeroBackend(Backend):
         self._group = min(_GROUP, 1 << max(1, self.device.most_lanes).bit_length() - 1)
         self.supports_device_reductions = self._group == _GROUP
         self._stream = Stream(driver(), self.device, f"{self.name} ({self.device.label})")
-        self._reductions: dict[str, QueuedKernel] = {}
+        self._reductions: QueuedReductions | None = None
+        self._modules: list[Module] = []
 
     # -- memory
 
@@ -74,6 +72,23 @@ class LevelZeroBackend(Backend):
 
     def download(self, address: int, target: HostArray) -> None:
         self._stream.download(address, target)
+
+    def fill(self, address: int, cell: HostArray, count: int) -> None:
+        pattern = cell.tobytes()
+        if not count or len(pattern) > self.device.most_pattern or len(pattern) & (len(pattern) - 1):
+            super().fill(address, cell, count)
+            return
+        with self._stream.lock:
+            self._stream.begin()
+            self._stream.fill(address, pattern, len(pattern) * count)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        if not nbytes or abs(target - source) < nbytes:
+            super().copy(target, source, nbytes)
+            return
+        with self._stream.lock:
+            self._stream.begin()
+            self._stream.append("zeCommandListAppendMemoryCopy", target, source, nbytes)
 
     def synchronize(self) -> None:
         self._stream.wait()
@@ -119,30 +134,20 @@ class LevelZeroBackend(Backend):
     # -- reductions
 
     def reduce_array(self, array: Array, op: str) -> float:
-        if array.dtype is not f32 or not self.supports_device_reductions:
-            return super().reduce_array(array, op)
-        from tack.codegen.reduction_tree import IDENTITY
-
-        stream, identity = self._stream, np.array([IDENTITY[op]], np.float32)
-        call = CallArguments([array._data], [array.shape], [0])
-        with stream.lock:
-            stream.begin()
-            kernel, cell = self._reduction(op), stream.cell(identity.nbytes)
-            stream.fill(cell.address, identity.tobytes(), identity.nbytes)
-            kernel.enqueue(stream, call, None, array.size, cell.address)
-        return float(np.frombuffer(stream.read(cell, identity.nbytes), np.float32)[0])
-
-    def _reduction(self, op: str) -> QueuedKernel:
-        """The kernel of an operation, built at its first use; the caller holds the stream's lock."""
-        if op not in self._reductions:
+        if self._reductions is None:
             from tack.codegen.opencl_gen import OpenCLCodeGen
-            from tack.codegen.reductions import array_reduction_source
+            from tack.runtime.queued_reductions import QueuedReductions
 
-            source, plan = array_reduction_source(OpenCLCodeGen, op, self._options())
-            spirv = compile_spirv(source, f"{op}()", self.device.device_id, _OPENCL_OPTIONS)
-            module = Module(self._stream, spirv, _MODULE_FLAGS, f"{op}()")
-            self._reductions[op] = QueuedKernel(module.function(plan.name), plan)
-        return self._reductions[op]
+            self._reductions = QueuedReductions(
+                *(self._stream, OpenCLCodeGen, self._options()),
+                *(self._build_reduction, self._stream.allocate, self.download),
+            )
+        return self._reductions.reduce(array, op)
+
+    def _build_reduction(self, source: str, plan: KernelPlan) -> Any:
+        spirv = compile_spirv(source, plan.name, self.device.device_id, _OPENCL_OPTIONS)
+        self._modules.append(Module(self._stream, spirv, _MODULE_FLAGS, plan.name))
+        return self._modules[-1].function(plan.name)
 
 
 def capabilities(device: DeviceInfo) -> frozenset[str]:

@@ -247,8 +247,8 @@ class DeviceInfo:
         Whether it computes in f64, and has 64-bit atomics.
     most_lanes, most_groups, most_shared, most_bytes
         The largest workgroup, the most groups of a launch, the shared memory of a group, the largest allocation.
-    queue_group
-        The first queue group that runs kernels.
+    queue_group, most_pattern
+        The first queue group that runs kernels, and the bytes of the longest pattern that it fills memory with.
     """
 
     def __init__(self, ze: Driver, driver_handle: int, handle: int) -> None:
@@ -268,14 +268,17 @@ class DeviceInfo:
         self.most_lanes = min(int(compute.maxTotalGroupSize), int(compute.maxGroupSizeX))
         self.most_groups, self.most_shared = int(compute.maxGroupCountX), int(compute.maxSharedLocalMemory)
         self.most_bytes = int(device.maxMemAllocSize)
-        self.queue_group = self._queue_group(ze)
+        self.queue_group, self.most_pattern = self._queue_group(ze)
 
-    def _queue_group(self, ze: Driver) -> int:
+    def _queue_group(self, ze: Driver) -> tuple[int, int]:
         count = c_uint32()
         ze.zeDeviceGetCommandQueueGroupProperties(self.handle, byref(count), None)
         groups = (QueueGroupProperties * max(1, count.value))(*(QueueGroupProperties() for _ in range(count.value)))
         ze.zeDeviceGetCommandQueueGroupProperties(self.handle, byref(count), groups)
-        return next((i for i, group in enumerate(groups) if group.flags & _COMPUTE), 0)
+        for number, group in enumerate(groups):
+            if group.flags & _COMPUTE:
+                return number, int(group.maxFillPattern)
+        raise LevelZeroError(f"{self.label} has no queue that runs kernels")
 
 
 @functools.cache

@@ -36,6 +36,7 @@ from tack.runtime.native_code import NativeCode, keep_forever, kept
 from tack.runtime.native_image import NativeLibrary
 
 _SYMBOLS: Final = (LAUNCH_SYMBOL, ACQUIRE_SYMBOL, RELEASE_SYMBOL)
+_Launcher = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 _PATIENCE: Final = 50e-6  # seconds between two tries of a lock that a native launch holds: the queue is full then
 
 
@@ -117,8 +118,13 @@ class NativeTable:
 
     def __init__(self, function: int, words: Sequence[int], held: object) -> None:
         self.function, self._held = function, held
+        self._call = _Launcher(function)
         self._words = (ctypes.c_int64 * len(words))(*words)
         self.context = ctypes.addressof(self._words)
+
+    def launch(self, block: int) -> int:
+        """Launch from Python; gives the status."""
+        return int(self._call(block, self.context))
 
     def take_failure(self) -> int:
         """The driver's code, if a loop after the first could not be launched; 0 if nothing failed since."""
@@ -137,7 +143,7 @@ def native_table(
     plan
         The kernel's.
     functions
-        The driver's handles of its loops.
+        The driver's handles of its loops, then that of the result's kernel, if it has one.
     most_groups
         The most workgroups of one launch; larger calls return to Python.
     stream_words
@@ -145,14 +151,14 @@ def native_table(
     lock
         The stream's.
     """
-    if plan.result is not None:
-        return None
     library = launcher()
     if library is None:
         return None
     program = Program(plan.arguments, most_groups)
     try:
         rows = [program.loop(loop) for loop in plan.loops]
+        if plan.result is not None:
+            rows.append(program.result(plan.result))
     except _Undescribable:
         return None
     lists = [_array(numbers) for *_, numbers in rows]
@@ -215,6 +221,11 @@ class Program:
         spaces = {plans.START: starts, plans.STEP: steps, plans.TRIPS: trips}
         return total, groups, plan.group, [self._parameter(p, total, spaces) for p in plan.parameters]
 
+    def result(self, plan: KernelPlan) -> tuple[int, int, int, list[int]]:
+        """The kernel of one thread that writes the result: where to, the call's block says in its last word."""
+        one = self.add("const", 1)
+        return one, one, plan.group, [self._parameter(p, one, {}) for p in plan.parameters]
+
     def total(self, trips: Sequence[int]) -> int:
         """Iterations of a loop: zero as soon as one range is empty, whatever the others are."""
         result = least = trips[0]
@@ -230,6 +241,8 @@ class Program:
         kind, place = parameter.kind, BLOCK_WORDS_PER_PARAM * parameter.position
         if kind == plans.ARRAY:
             return self.add("word", place)
+        if kind == plans.RESULT:
+            return self.add("word", BLOCK_WORDS_PER_PARAM * len(self._arguments))
         if kind == plans.SCALAR:
             return self.add("f32" if parameter.dtype.name == "f32" else "word", place)
         if kind == plans.EXTENT:

@@ -8,17 +8,14 @@ from __future__ import annotations
 import weakref
 from typing import Final
 
-import numpy as np
 import pyopencl as cl
 
+from tack.codegen.array_reductions import LANES
+from tack.codegen.launch_plan import KernelPlan
 from tack.codegen.opencl_gen import OpenCLCodeGen, OpenCLOptions
-from tack.codegen.reduction_tree import IDENTITY
-from tack.codegen.reductions import LANES, array_reduction_source
 from tack.lang.array import Array
 from tack.lang.ir import IRKernel
-from tack.lang.types import f32
 from tack.runtime.backend import Backend, VariantOptions
-from tack.runtime.launch_arguments import CallArguments
 from tack.runtime.opencl_devices import (
     build_options,
     capabilities,
@@ -29,7 +26,8 @@ from tack.runtime.opencl_devices import (
 )
 from tack.runtime.opencl_launch import Program, Stream
 from tack.runtime.opencl_memory import DeviceMemory, HostArray
-from tack.runtime.queued_launch import QueuedExecutable, QueuedKernel
+from tack.runtime.queued_launch import QueuedExecutable
+from tack.runtime.queued_reductions import QueuedReductions
 from tack.runtime.workgroup_limits import check_workgroups
 
 _GROUP: Final = 256  # iterations a workgroup, where the device allows so many
@@ -59,7 +57,7 @@ class OpenCLBackend(Backend):
         images = ["texture_images"] if self._stream.buffers.filters_images() else []
         self.capabilities = capabilities(self.device) | frozenset(images)
         self._programs: weakref.WeakValueDictionary[str, Program] = weakref.WeakValueDictionary()
-        self._reductions: dict[str, QueuedKernel] = {}
+        self._reductions: QueuedReductions | None = None
         self._group = _largest_group(self.device)
         self.supports_device_reductions = self._group >= LANES
 
@@ -117,24 +115,15 @@ class OpenCLBackend(Backend):
 
     def reduce_array(self, array: Array, op: str) -> float:
         self._stream.check_process()
-        if array.dtype is not f32:
-            return super().reduce_array(array, op)
-        stream, found = self._stream, np.array([IDENTITY[op]], np.float32)
-        call = CallArguments([array._data], [array.shape], [0])
-        with stream.lock:
-            kernel, cell = self._reduction(op), stream.cell(found.nbytes)
-            self.upload(cell.address, found)
-            kernel.enqueue(stream, call, None, array.size, cell.address)
-        self.download(cell.address, found)
-        return float(found[0])
+        if self._reductions is None:
+            self._reductions = QueuedReductions(
+                *(self._stream, OpenCLCodeGen, self._generator_options()),
+                *(self._build_reduction, self._stream.buffers.allocate, self.download),
+            )
+        return self._reductions.reduce(array, op)
 
-    def _reduction(self, op: str) -> QueuedKernel:
-        """The kernel of an operation, built at its first use; the caller holds the stream's lock."""
-        if op not in self._reductions:
-            source, plan = array_reduction_source(OpenCLCodeGen, op, self._generator_options())
-            program = self._build(source, f"{op}()")
-            self._reductions[op] = QueuedKernel(program.function(plan.name), plan)
-        return self._reductions[op]
+    def _build_reduction(self, source: str, plan: KernelPlan) -> cl.Kernel:
+        return self._build(source, plan.name).function(plan.name)
 
 
 def _largest_group(device: cl.Device) -> int:

@@ -19,7 +19,12 @@ import numpy as np
 from tack.codegen import launch_plan as plans
 from tack.codegen.launch_plan import KernelParameter, KernelPlan, LaunchPlan
 from tack.lang.types import DType
-from tack.runtime.backend import STATUS_BOUNDS_OVERFLOW, STATUS_BOUNDS_ZERO_DIVISION, STATUS_OK
+from tack.runtime.backend import (
+    BLOCK_WORDS_PER_PARAM,
+    STATUS_BOUNDS_OVERFLOW,
+    STATUS_BOUNDS_ZERO_DIVISION,
+    STATUS_OK,
+)
 from tack.runtime.launch_arguments import CallArguments, read_arguments, store_result
 from tack.runtime.launch_ranges import LoopSpace, compile_space
 
@@ -74,7 +79,11 @@ class LaunchQueue(abc.ABC):
         """Enqueue `groups` workgroups of `group` threads; `values` by parameter: what `resolve` gave, or bytes."""
 
     def native(self, plan: LaunchPlan, functions: Sequence[Any]) -> NativeTable | None:
-        """What launches a kernel without Python, where the device can; `functions` are those of its loops."""
+        """What launches a kernel without Python, where the device can.
+
+        `functions` are those of its loops, and of its result. The block of a call has the address of a cell for the
+        result in its last word.
+        """
         return None
 
     def refused(self, code: int) -> Exception:
@@ -196,10 +205,11 @@ class QueuedExecutable:
 
     @property
     def address(self) -> int | None:
-        """The native launcher, made when somebody asks; None if the kernel has none."""
+        """The native launcher, made when somebody asks; None if there is none, or a result must be waited for."""
         if self._native is None:
-            self._native = self._queue.native(self._plan, [loop.function for loop in self._loops])
-        return None if self._native is None else self._native.function
+            kernels = self._loops if self._result is None else [*self._loops, self._result]
+            self._native = self._queue.native(self._plan, [kernel.function for kernel in kernels])
+        return None if self._native is None or self._result is not None else self._native.function
 
     @property
     def context(self) -> int:
@@ -213,16 +223,27 @@ class QueuedExecutable:
         Exception
             The queue's `error`, if the device refuses a launch, or an earlier one has failed.
         """
-        queue, call = self._queue, read_arguments(block, self._plan.arguments)
+        if self._native is not None:
+            try:
+                self._raise_failure()
+                if self._launch_natively(block) == STATUS_OK:
+                    return STATUS_OK
+                self._raise_failure()
+            except self._queue.driver_errors as error:
+                raise self._explained(error, "in an earlier launch, or a loop after the first") from error
+        call = read_arguments(block, self._plan.arguments)
         try:
             spaces = [loop.space(call.scalars, call.shapes) for loop in self._loops]
         except OverflowError:
             return STATUS_BOUNDS_OVERFLOW
         except ZeroDivisionError:
             return STATUS_BOUNDS_ZERO_DIVISION
-        where = "before its launch"
+        self._enqueue(call, spaces, block)
+        return STATUS_OK
+
+    def _enqueue(self, call: CallArguments, spaces: Sequence[LoopSpace], block: int) -> None:
+        queue, cell, where = self._queue, None, "before its launch"
         try:
-            self._raise_failure()
             with queue.lock:
                 queue.begin()
                 for number, (loop, space) in enumerate(zip(self._loops, spaces, strict=True), 1):
@@ -235,13 +256,32 @@ class QueuedExecutable:
                 else:
                     cell = queue.cell(self._result_dtype.itemsize)
                     self._result.enqueue(queue, call, None, 1, cell.address)
-            if self._result is not None:
-                found = queue.read(cell, self._result_dtype.itemsize)
-                store_result(block, len(self._plan.arguments), np.frombuffer(found, self._result_dtype.numpy))
+            if cell is not None:
+                self._read_result(cell, block)
         except queue.driver_errors as error:
-            text = f"kernel `{self._plan.kernel}` could not run on {queue.label} ({where}): {error}"
-            raise queue.error(text) from error
-        return STATUS_OK
+            raise self._explained(error, where) from error
+
+    def _explained(self, error: Exception, where: str) -> Exception:
+        return self._queue.error(
+            f"kernel `{self._plan.kernel}` could not run on {self._queue.label} ({where}): {error}"
+        )
+
+    def _launch_natively(self, block: int) -> int:
+        """As `launch`, where nothing is unusual; another status means that nothing has run."""
+        assert self._native is not None
+        if self._result is None:
+            return self._native.launch(block)
+        cell = self._queue.cell(self._result_dtype.itemsize)
+        word = block + 8 * BLOCK_WORDS_PER_PARAM * len(self._plan.arguments)
+        ctypes.c_int64.from_address(word).value = cell.address
+        status = self._native.launch(block)
+        if status == STATUS_OK:
+            self._read_result(cell, block)
+        return status
+
+    def _read_result(self, cell: Any, block: int) -> None:
+        found = self._queue.read(cell, self._result_dtype.itemsize)
+        store_result(block, len(self._plan.arguments), np.frombuffer(found, self._result_dtype.numpy))
 
     def _raise_failure(self) -> None:
         """Say what the native launcher could not: that a loop after the first was refused, in this call or another."""

@@ -56,7 +56,7 @@ def exact_sum(array: HostArray) -> float:
         with np.errstate(invalid="ignore", over="ignore"):
             return float(values[~np.isfinite(values)].sum())
     total = sum(_exact_units(values[start : start + _CHUNK]) for start in range(0, values.size, _CHUNK))
-    return _round_units(total, array.dtype)
+    return round_units(total, array.dtype)
 
 
 _UNIT = 1074 + 53  # binary64 values are whole multiples of 2**-1074; a mantissa of 53 bits may reach below it
@@ -81,7 +81,7 @@ def _exact_units(values: HostArray) -> int:
     return total
 
 
-def _round_units(total: int, dtype: np.dtype[Any]) -> float:
+def round_units(total: int, dtype: np.dtype[Any]) -> float:
     """An exact sum in units of 2**-_UNIT, rounded once to nearest even; too large becomes infinite."""
     scale = 1 << _UNIT
     try:

@@ -22,7 +22,7 @@ enum { MOST_DEVICES = 4, MOST_BLOCK = 1024 };
 
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 static void leave(int* held) { if (*held) pthread_mutex_unlock(&gate); }
-static int initialised, device_count = 1, sticky;
+static int initialised, device_count = 1, most_devices = 1, sticky;
 static __thread int current_device = -1;
 static char failing[64];
 static int failing_code, failing_after;
@@ -53,7 +53,11 @@ void gpu_fail(const char* name, int code, int after) {
     failing_code = code;
     failing_after = after;
 }
-void gpu_set_devices(int count) { device_count = count; }
+// How many devices are counted; what is left of those that were can still be freed.
+void gpu_set_devices(int count) {
+    device_count = count;
+    if (count > most_devices) most_devices = count;
+}
 const char* gpu_last_refusal(void) { return last_refusal; }
 
 // -- handles: numbers that are never used again
@@ -344,6 +348,7 @@ static int copy(uint64_t to, uint64_t from, size_t bytes, int kind, void* handle
     int status = kind == HOST_TO_DEVICE ? OK : check_range(from, bytes);
     if (!status) status = kind == DEVICE_TO_HOST ? OK : check_range(to, bytes);
     if (status) return status;
+    if (kind == DEVICE_TO_DEVICE && to < from + bytes && from < to + bytes) return refuse(BAD_VALUE, "a copy onto itself");
     // A side that is host memory: not null, and not a device's.
     uint64_t host = kind == HOST_TO_DEVICE ? from : to;
     allocation* a = kind == DEVICE_TO_DEVICE ? NULL : allocation_at(host);

@@ -27,6 +27,7 @@ enum {
     INVALID_GROUP_SIZE_DIMENSION = 0x78000013,
     INVALID_KERNEL_ARGUMENT_INDEX = 0x78000015,
     INVALID_KERNEL_ARGUMENT_SIZE = 0x78000016,
+    OVERLAPPING_REGIONS = 0x7800001a,
     UNINITIALIZED = 0x78000001
 };
 typedef unsigned result;
@@ -604,6 +605,7 @@ result zeCommandListAppendMemoryCopy(list* l, void* to, const void* from, size_t
     (void)waits;
     enter(l, __func__);
     command made = {.action = COPY, .target = to, .source = from, .bytes = bytes};
+    if ((char*)to < (const char*)from + bytes && (const char*)from < (char*)to + bytes) return leave(l, OVERLAPPING_REGIONS);
     if (!is_reachable(to, bytes) || !is_reachable(from, bytes) || (!room(to) && !room(from)))
         return leave(l, misuse(INVALID_ARGUMENT, "%s: past the end of an array, or between no arrays", __func__));
     return leave(l, append(l, &made, signals, count));

@@ -37,3 +37,46 @@ template <class T> static inline T atomicOr(T* p, T v) { return rig_exchange(p, 
 template <class T> static inline T atomicXor(T* p, T v) { return rig_exchange(p, [=](T x) { return T(x ^ v); }); }
 template <class T> static inline T atomicExch(T* p, T v) { return rig_exchange(p, [=](T) { return v; }); }
 template <class T> static inline T atomicCAS(T* p, T e, T d) { return rig_exchange(p, [=](T x) { return x == e ? d : x; }); }
+
+#ifdef RIG_DEVICE
+// The lanes of a warp, by what each gives the others.
+enum { RIG_WARP = 32 };
+static inline unsigned rig_warp_lane() { return (rig_lane.x + rig_group_size.x * (rig_lane.y + rig_group_size.y * rig_lane.z)) % RIG_WARP; }
+template <class T> static inline unsigned long long rig_word(T v) {
+    unsigned long long word = 0;
+    __builtin_memcpy(&word, &v, sizeof v);
+    return word;
+}
+template <class T> static inline T rig_from_word(unsigned long long word) {
+    T v;
+    __builtin_memcpy(&v, &word, sizeof v);
+    return v;
+}
+// Past the end of a segment of `width` lanes a lane keeps its own value.
+template <class T> static inline T rig_shuffle(unsigned mask, T v, int source, int width) {
+    const unsigned long long* all = rig_warp(mask, rig_word(v));
+    const int lane = (int)rig_warp_lane(), first = lane & ~(width - 1);
+    return rig_from_word<T>(all[source >= first && source < first + width ? source : lane]);
+}
+template <class T> static inline T __shfl_sync(unsigned mask, T v, int lane, int width = RIG_WARP) {
+    return rig_shuffle(mask, v, ((int)rig_warp_lane() & ~(width - 1)) + (lane & (width - 1)), width);
+}
+template <class T> static inline T __shfl_up_sync(unsigned mask, T v, unsigned by, int width = RIG_WARP) {
+    return rig_shuffle(mask, v, (int)rig_warp_lane() - (int)by, width);
+}
+template <class T> static inline T __shfl_down_sync(unsigned mask, T v, unsigned by, int width = RIG_WARP) {
+    return rig_shuffle(mask, v, (int)rig_warp_lane() + (int)by, width);
+}
+template <class T> static inline T __shfl_xor_sync(unsigned mask, T v, int by, int width = RIG_WARP) {
+    return rig_shuffle(mask, v, (int)rig_warp_lane() ^ by, width);
+}
+static inline void __syncwarp(unsigned mask = 0xffffffffu) { rig_warp(mask, 0); }
+static inline unsigned __ballot_sync(unsigned mask, int predicate) {
+    const unsigned long long* all = rig_warp(mask, predicate != 0);
+    unsigned found = 0;
+    for (int lane = 0; lane < RIG_WARP; lane++) found |= (mask >> lane & 1 && all[lane]) ? 1u << lane : 0;
+    return found;
+}
+static inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+static inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == mask; }
+#endif

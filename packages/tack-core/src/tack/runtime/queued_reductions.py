@@ -1,0 +1,126 @@
+"""Array reductions on a device with a queue: passes over the elements, then over what the workgroups found (RED-*)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tack.codegen.array_reductions import LANES, accumulator, reduction_source
+from tack.codegen.exact_sums import GROUP_ELEMENTS, LAYOUTS, SPECIAL_BITS, exact_bins_source, exact_total_source
+from tack.codegen.launch_plan import KernelPlan
+from tack.lang.types import i64
+from tack.runtime.launch_arguments import CallArguments
+from tack.runtime.queued_launch import LaunchQueue, QueuedKernel
+from tack.runtime.reductions import round_units
+
+if TYPE_CHECKING:
+    from tack.codegen.c_family import CFamilyCodeGen, CFamilyOptions
+    from tack.lang.array import Array
+    from tack.lang.types import DType
+
+MOST_GROUPS: Final = 1024  # of a first pass: the same on every device, so that a sum has the same bits
+_ENOUGH: Final = 16  # elements a thread, for which another workgroup is worth its start
+_SUBNORMAL_UNITS: Final = 1127  # `round_units` counts 2**-1127
+
+Build = Callable[[str, KernelPlan], Any]
+"""Compiles a text and gives the function of its kernel, as `LaunchQueue.launch` takes it."""
+
+
+class QueuedReductions:
+    """The reductions of one device; kernels are made at their first use.
+
+    Parameters
+    ----------
+    queue
+        The device's.
+    generator, options
+        The dialect.
+    build
+        See `Build`.
+    memory
+        Gives device memory of a number of bytes, as an object with its `address`.
+    read
+        Copies device memory into a host array, after all that was enqueued.
+    resident
+        How many workgroups of an exact sum the device runs at once.
+    """
+
+    def __init__(
+        self,
+        queue: LaunchQueue,
+        generator: type[CFamilyCodeGen],
+        options: CFamilyOptions | None,
+        build: Build,
+        memory: Callable[[int], Any],
+        read: Callable[[int, np.ndarray[Any, Any]], None],
+        resident: int = MOST_GROUPS,
+    ) -> None:
+        self._queue, self._dialect, self._build = queue, (generator, options), build
+        self._memory, self._read, self._resident = memory, read, resident
+        self._kernels: dict[tuple[str, str], QueuedKernel] = {}
+        self._partials: Any = None
+
+    def reduce(self, array: Array, op: str) -> float:
+        """Reduce a non-empty array by "sum", "min" or "max"."""
+        kind, groups = accumulator(op, array.dtype), _groups(array.size, LANES * _ENOUGH, MOST_GROUPS)
+        queue = self._queue
+        with queue.lock:
+            queue.begin()
+            cell = queue.cell(kind.itemsize)
+            first = self._kernel(op, array.dtype)
+            if groups == 1:
+                self._pass(first, array._data, (array.size, LANES), 1, cell.address)
+            else:
+                if self._partials is None:
+                    self._partials = self._memory(MOST_GROUPS * i64.itemsize)
+                partials = self._partials.address
+                self._pass(first, array._data, (array.size, groups * LANES), groups, partials)
+                self._pass(self._kernel(op, kind), partials, (groups, LANES), 1, cell.address)
+        return float(np.frombuffer(queue.read(cell, kind.itemsize), kind.numpy)[0])
+
+    def exact_sum(self, array: Array) -> float:
+        """The exact sum of a non-empty array of floats, rounded once to their type."""
+        layout, queue = LAYOUTS[array.dtype], self._queue
+        least = -(-array.size // GROUP_ELEMENTS)
+        groups = max(least, _groups(array.size, layout.lanes * _ENOUGH, self._resident))
+        found = np.zeros((layout.rows, 2), np.int64)
+        with queue.lock:
+            queue.begin()
+            bins, totals = self._memory(groups * layout.rows * i64.itemsize), self._memory(found.nbytes)
+            stride = groups * layout.lanes
+            self._pass(self._kernel("exact", array.dtype), array._data, (array.size, stride), groups, bins.address)
+            total = self._kernel("total", i64)
+            self._pass(total, bins.address, (groups, layout.rows), layout.rows, totals.address)
+        self._read(totals.address, found)
+        sums = [low + (high << 32) for low, high in found.tolist()]
+        special = [sums[-1] >> SPECIAL_BITS * k & ((1 << SPECIAL_BITS) - 1) for k in range(3)]
+        if any(special):
+            nan, above, below = special
+            return float("nan") if nan or (above and below) else float("inf" if above else "-inf")
+        units = sum(amount << k * layout.exponents for k, amount in enumerate(sums[:-1]))
+        return round_units(units << _SUBNORMAL_UNITS - layout.unit, array.dtype.numpy)
+
+    def _pass(self, kernel: QueuedKernel, source: int, extents: tuple[int, int], groups: int, result: int) -> None:
+        call = CallArguments([source], [extents], [0])
+        kernel.enqueue(self._queue, call, None, groups * kernel.plan.group, result)
+
+    def _kernel(self, op: str, dtype: DType) -> QueuedKernel:
+        """A kernel by operation and element type; the caller holds the queue's lock."""
+        found = self._kernels.get((op, dtype.name))
+        if found is None:
+            generator, options = self._dialect
+            if op == "exact":
+                text, plan = exact_bins_source(generator, dtype, options)
+            elif op == "total":
+                text, plan = exact_total_source(generator, options)
+            else:
+                text, plan = reduction_source(generator, op, dtype, options)
+            found = self._kernels[op, dtype.name] = QueuedKernel(self._build(text, plan), plan)
+        return found
+
+
+def _groups(size: int, enough: int, most: int) -> int:
+    """Workgroups for a number of elements: one for every `enough`."""
+    return max(1, min(most, size // enough))
