@@ -20,7 +20,7 @@ LINES_APART = 65 * 64  # bytes
 MIN_ROUNDS, MAX_ROUNDS = 5, 30
 SAMPLE_SECONDS, MAX_CALLS = 2e-3, 100_000  # calls that are shorter are repeated within one sample
 REST = 0.01
-SLOW = 0.5  # seconds: a longer run may be timed but once
+SLOW = 2.0  # seconds: a longer run may be timed but once
 
 _arrays_made = itertools.count()
 
