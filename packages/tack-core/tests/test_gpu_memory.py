@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import tack
+from tack.codegen.gpu_launcher_ir import MOST_PENDING
 from tack.lang.types import DTYPES
 from tack.runtime import dlpack, gpu_memory
 from tack.runtime.gpu_backend import GpuBackend
@@ -191,6 +192,26 @@ def test_threads_launch_natively_with_their_own_scalars(gpu):
     for thread in threads:
         thread.join()
     assert x.numpy().tolist() == [1000 * number + k for number in range(8) for k in range(50)]
+
+
+def test_calls_wait_before_the_queue_is_full(gpu):
+    """The native launcher, which keeps the GIL, hands over to Python, which waits without it."""
+    x, waits = tack.zeros(3, tack.i32), []
+    for _ in range(10):
+        add_to(x, 1)
+    gpu.synchronize()
+    real = gpu._stream.driver.event_wait
+
+    def wait(event: object) -> None:
+        waits.append(event)
+        real(event)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu._stream.driver, "event_wait", wait)
+        for _ in range(2000):
+            add_to(x, 1)
+            assert gpu._stream._pending.value <= MOST_PENDING
+    assert len(waits) == 2000 // MOST_PENDING and x.numpy().tolist() == [2010] * 3
 
 
 def test_a_failing_launch_names_kernel_and_loop(gpu, monkeypatch):
@@ -409,6 +430,7 @@ def test_no_array_leaves_memory_behind(gpu, monkeypatch):
 
     x = tack.zeros(3, tack.i32)
     add_twice(x, 1)
+    gc.collect()  # what other tests left is freed before it is counted
     for name in counts:
         monkeypatch.setattr(driver, name, counted(name))
     pages = len(gpu._stream._cells._pages)

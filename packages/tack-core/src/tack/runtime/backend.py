@@ -47,7 +47,8 @@ class Executable(Protocol):
     launch it; it is asked for when a kernel has been called several times, and may be made then. `context` is what that
     function is given.
 
-    `may_print` executables must be launched with the GIL released.
+    `may_print` executables must be launched with the GIL released. Those that are `is_brief` only enqueue, so that the
+    GIL is kept.
     """
 
     @property
@@ -57,6 +58,7 @@ class Executable(Protocol):
     def context(self) -> int: ...
 
     may_print: bool
+    is_brief: bool
 
     def launch(self, block: int) -> int:
         """Run on the argument block at this address; return a status word. May raise."""

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from ctypes import byref, c_void_p
 from typing import Final
 
+from tack.codegen.gpu_launcher_ir import MOST_PENDING
 from tack.codegen.launch_plan import LaunchPlan
 from tack.runtime.gpu_driver import GpuDriver, GpuError
 from tack.runtime.gpu_memory import Cell, Cells, Event, HostArray, Staging
 from tack.runtime.native_launch import CallLock, NativeTable, native_table
 from tack.runtime.queued_launch import LaunchQueue
 
+_LAUNCHES_OF_A_CALL: Final = 16  # or fewer, mostly; what has more is launched from Python
 _WORD: Final = 8  # no parameter is wider
 _pack_address = struct.Struct("<Q").pack
 
@@ -39,6 +41,7 @@ class Stream(LaunchQueue):
             os.register_at_fork(after_in_child=self._forget)
         self.lock: CallLock = CallLock()
         self._cells, self._staging = Cells(self), Staging(self)
+        self._pending, self._reached = ctypes.c_int64(0), Event(self, timing=False)
 
     def is_usable(self) -> bool:
         """Whether this is the process that made it, not one forked from it."""
@@ -62,10 +65,22 @@ class Stream(LaunchQueue):
             )
         self.driver.set_current(self.context)
 
+    def throttle(self) -> None:
+        """Wait for the launches that were pending when this last did something, if so many have come since."""
+        if self._pending.value + _LAUNCHES_OF_A_CALL < MOST_PENDING:
+            return
+        with self.lock:
+            self.begin()
+            before, self._reached = self._reached, Event(self, timing=False)
+            self._reached.record(self.handle)
+            self._pending.value = 0
+        before.wait()
+
     def wait(self) -> None:
         """Wait until all that was enqueued is over."""
         self.begin()
         self.driver.stream_wait(self.handle)
+        self._pending.value = 0
 
     # -- launches
 
@@ -73,6 +88,7 @@ class Stream(LaunchQueue):
         return _pack_address(address)
 
     def launch(self, function: c_void_p, values: Sequence[bytes], groups: int, group: int) -> None:
+        self._pending.value += 1
         words = ctypes.create_string_buffer(b"".join(v.ljust(_WORD, b"\0") for v in values))
         start = ctypes.addressof(words)
         pointers = (c_void_p * len(values))(*range(start, start + _WORD * len(values), _WORD))
@@ -80,6 +96,7 @@ class Stream(LaunchQueue):
 
     def native(self, plan: LaunchPlan, functions: Sequence[c_void_p]) -> NativeTable | None:
         words = {name: self.driver.address(name) for name in ("set_current", "launch")}
+        words["pending_address"] = ctypes.addressof(self._pending)
         words |= {"context": self.context.value or 0, "stream": self.handle.value or 0}
         return native_table(plan, [f.value or 0 for f in functions], self.most_groups, words, self.lock)
 
