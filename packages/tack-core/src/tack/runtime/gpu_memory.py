@@ -40,6 +40,8 @@ class DeviceMemory:
 
     def __del__(self) -> None:
         if self.address and self._stream.is_usable():
+            if self._stream.images is not None:
+                self._stream.images.forget(self.address)
             self._stream.begin()
             self._stream.driver.free(self.address, self._stream.handle)
 

@@ -7,7 +7,7 @@ import os
 import struct
 from collections.abc import Sequence
 from ctypes import byref, c_void_p
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tack.codegen.gpu_launcher_ir import MOST_PENDING
 from tack.codegen.launch_plan import LaunchPlan
@@ -15,6 +15,9 @@ from tack.runtime.gpu_driver import GpuDriver, GpuError
 from tack.runtime.gpu_memory import Cell, Cells, Event, HostArray, Staging
 from tack.runtime.native_launch import CallLock, NativeTable, native_table
 from tack.runtime.queued_launch import LaunchQueue
+
+if TYPE_CHECKING:
+    from tack.runtime.cuda_textures import TextureImages
 
 _LAUNCHES_OF_A_CALL: Final = 16  # or fewer, mostly; what has more is launched from Python
 _WORD: Final = 8  # no parameter is wider
@@ -41,6 +44,7 @@ class Stream(LaunchQueue):
             os.register_at_fork(after_in_child=self._forget)
         self.lock: CallLock = CallLock()
         self._cells, self._staging = Cells(self), Staging(self)
+        self.images: TextureImages | None = None  # where the device filters textures
         self._pending, self._reached = ctypes.c_int64(0), Event(self, timing=False)
 
     def is_usable(self) -> bool:
@@ -87,6 +91,10 @@ class Stream(LaunchQueue):
     def resolve(self, address: int) -> bytes:
         return _pack_address(address)
 
+    def texture(self, address: int, shape: tuple[int, ...]) -> bytes:
+        assert self.images is not None
+        return _pack_address(self.images.find(address, shape))
+
     def launch(self, function: c_void_p, values: Sequence[bytes], groups: int, group: int) -> None:
         self._pending.value += 1
         words = ctypes.create_string_buffer(b"".join(v.ljust(_WORD, b"\0") for v in values))
@@ -119,6 +127,8 @@ class Stream(LaunchQueue):
         if nbytes and not self._staging.upload(address, start, nbytes):
             self.driver.upload(address, start, nbytes, self.handle)
             self.driver.stream_wait(self.handle)  # the caller may change the source at once
+        if self.images is not None:
+            self.images.changed(address)
 
     def download(self, address: int, target: HostArray) -> None:
         """Copy into a C-contiguous host array; returns when it is there."""
