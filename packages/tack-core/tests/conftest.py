@@ -24,11 +24,12 @@ if "TACK_CACHE_DIR" not in os.environ:  # a cache of this run's own; its workers
     os.environ["TACK_CACHE_DIR"] = _cache.name
 
 import tack
-from rigs import device_rig
+from rigs import device_rig, metal_rig
 from rigs.copied_arguments import copy_arguments
 from rigs.driver_faults import known_fault
 from tack.runtime import code_store
 
+metal_rig.install()
 device_rig.install()  # before anything asks for devices
 
 # How Tack refuses what a device lacks, and the name of that capability.
@@ -101,7 +102,8 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         copy_arguments(monkeypatch, target)
     with target:
         yield target
-    assert not (noted := device_rig.misuse(target)), noted
+    noted = metal_rig.misuse() if target.name == "metal" else device_rig.misuse(target)
+    assert not noted, noted
 
 
 @pytest.hookimpl(wrapper=True)
