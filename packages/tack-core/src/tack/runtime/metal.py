@@ -9,22 +9,17 @@ from __future__ import annotations
 import mmap
 from typing import Any, Final
 
-import numpy as np
-
 from tack.codegen.c_family import CFamilyOptions
 from tack.codegen.launch_plan import KernelPlan
 from tack.codegen.msl_gen import MSLCodeGen
-from tack.codegen.reduction_tree import IDENTITY
-from tack.codegen.reductions import array_reduction_source
 from tack.lang.array import Array
 from tack.lang.ir import IRKernel
-from tack.lang.types import f32
 from tack.runtime.backend import Backend, VariantOptions
 from tack.runtime.interop import Lent
-from tack.runtime.launch_arguments import CallArguments
 from tack.runtime.metal_api import MetalError, api, find_device, pool
-from tack.runtime.metal_queue import HostArray, Memory, MetalQueue, Pipeline
-from tack.runtime.queued_launch import QueuedExecutable, QueuedKernel
+from tack.runtime.metal_queue import HostArray, Memory, MetalQueue, Pipeline, as_bytes
+from tack.runtime.queued_launch import QueuedExecutable
+from tack.runtime.queued_reductions import QueuedReductions
 from tack.runtime.workgroup_limits import check_workgroups
 
 _ATOMICS: Final = ("i32", "u32", "f32")  # f32 is built on compare-and-swap
@@ -61,7 +56,9 @@ class MetalBackend(Backend):
         if self.device is None or number:
             raise MetalError(why or f"there is no Metal device {number}")
         self._queue = MetalQueue(self.device)
-        self._reductions: dict[str, QueuedKernel] = {}
+        self._reductions = QueuedReductions(
+            *(self._queue, MSLCodeGen, None), *(self._get_reduce_pipeline, self._queue.allocate, self.download)
+        )
 
     # -- memory
 
@@ -83,12 +80,12 @@ class MetalBackend(Backend):
     def upload(self, address: int, source: HostArray) -> None:
         if source.nbytes:
             self._queue.wait()
-            self._queue.bytes_at(address, source.nbytes)[:] = source.reshape(-1).view(np.uint8)
+            self._queue.bytes_at(address, source.nbytes)[:] = as_bytes(source)
 
     def download(self, address: int, target: HostArray) -> None:
         if target.nbytes:
             self._queue.wait()
-            target.reshape(-1).view(np.uint8)[:] = self._queue.bytes_at(address, target.nbytes)
+            as_bytes(target)[:] = self._queue.bytes_at(address, target.nbytes)
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         if nbytes:
@@ -161,21 +158,8 @@ class MetalBackend(Backend):
     # -- reductions
 
     def reduce_array(self, array: Array, op: str) -> float:
-        if array.dtype is not f32:
-            return super().reduce_array(array, op)
-        queue, found = self._queue, np.array([IDENTITY[op]], np.float32)
-        call = CallArguments([array._data], [array.shape], [0])
-        queue.wait()  # the cell is the host's before the call, and the device's in it
-        with queue.lock:
-            kernel, cell = self._get_reduce_pipeline(op), queue.cell(found.nbytes)
-            cell.view[: found.nbytes] = found.view(np.uint8)
-            kernel.enqueue(queue, call, None, array.size, cell.address)
-        return float(np.frombuffer(queue.read(cell, found.nbytes), np.float32)[0])
+        return self._reductions.reduce(array, op)
 
-    def _get_reduce_pipeline(self, op: str) -> QueuedKernel:
-        """The kernel of an operation, compiled at its first use; the caller holds the queue's lock."""
-        if op not in self._reductions:
-            source, plan = array_reduction_source(MSLCodeGen, op)
-            library = self._compile_kernel(source, f"{op}()")
-            self._reductions[op] = QueuedKernel(self._pipeline(library, plan), plan)
-        return self._reductions[op]
+    def _get_reduce_pipeline(self, source: str, plan: KernelPlan) -> Pipeline:
+        """The kernel of a reduction, with fast math off like all."""
+        return self._pipeline(self._compile_kernel(source, plan.name), plan)

@@ -150,7 +150,7 @@ class MetalQueue(LaunchQueue):
     def import_pages(self, values: HostArray) -> Memory | None:
         """The memory of a host array as a buffer; None if Metal does not take it."""
         self.begin()
-        data = values.reshape(-1).view(np.uint8).data
+        data = as_bytes(values).data
         shared = api().MTLResourceStorageModeShared
         with pool():
             made = self.device.newBufferWithBytesNoCopy_length_options_deallocator_(data, data.nbytes, shared, None)
@@ -263,3 +263,8 @@ class MetalQueue(LaunchQueue):
         found = cell.view[:nbytes].tobytes()
         self._cells.append(cell)
         return found
+
+
+def as_bytes(values: HostArray) -> HostArray:
+    """The bytes of a C-contiguous array, on the same memory."""
+    return values.reshape(-1).view(np.uint8)
