@@ -86,7 +86,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that asks for `device` on each device of this machine."""
     if "device" in metafunc.fixturenames:
         everywhere = metafunc.module.__name__.rpartition(".")[2] in ON_OWN_MEMORY
-        names = [name for name in tack.devices() if everywhere or tack.device(name).supports("host_memory")]
+        names: list[Any] = [n for n in tack.devices() if everywhere or tack.device(n).supports("host_memory")]
+        if everywhere and (reason := device_rig.missing()):
+            absent = [kind for kind in device_rig.KINDS if kind not in names]
+            names += [pytest.param(kind, marks=pytest.mark.skip(reason=reason)) for kind in absent]
         metafunc.parametrize("device", names, indirect=True)
 
 

@@ -26,6 +26,8 @@ _LIBRARIES = {
 }
 _HARDWARE = {"cuda": ("/dev/nvidiactl", "/dev/dxg"), "hip": ("/dev/kfd", "/dev/dxg"), "level_zero": ("/dev/dxg",)}
 _INTEL = "0x8086"
+KINDS = (*_LIBRARIES, "metal")
+"""The kinds of devices that have rigs; that of Metal is `metal_rig`."""
 
 _Compiler = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
 _Loader = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
