@@ -47,6 +47,8 @@ SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "module_function": (_HANDLE, c_void_p, c_char_p),
     "launch": (c_void_p, *[c_uint] * 7, c_void_p, _HANDLE, c_void_p),
 }
+# Over in less time than it takes to give the GIL away and get it back from another thread.
+_BRIEF: Final = frozenset({"set_current", "event_record"})
 
 
 class GpuError(RuntimeError):
@@ -90,8 +92,9 @@ class GpuDriver:
         self._library = first_library(self.libraries)
         if self._library is None:
             raise self.error(f"no {self.api} driver: none of {', '.join(self.libraries)} can be loaded")
+        self._holding = ctypes.PyDLL(None, handle=self._library._handle)
         for name, function_name in self.names.items():
-            setattr(self, name, self.bind(function_name, SIGNATURES[name]))
+            setattr(self, name, self.bind(function_name, SIGNATURES[name], name in _BRIEF))
         self.init(0)
 
     if TYPE_CHECKING:
@@ -102,9 +105,9 @@ class GpuDriver:
         """Whether the library has a function."""
         return hasattr(self._library, function_name)
 
-    def bind(self, function_name: str, arguments: tuple[Any, ...]) -> Any:
-        """A function of the library; it raises where C would return an error code."""
-        function = getattr(self._library, function_name)
+    def bind(self, function_name: str, arguments: tuple[Any, ...], holding: bool = False) -> Any:
+        """A function of the library; it raises where C would return an error code. `holding`: it keeps the GIL."""
+        function = getattr(self._holding if holding else self._library, function_name)
         function.argtypes, function.restype = arguments, c_int
 
         def checked(*values: Any) -> None:

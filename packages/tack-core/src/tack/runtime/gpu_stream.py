@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import threading
 from collections.abc import Sequence
 from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING, Final
@@ -45,7 +46,8 @@ class Stream(LaunchQueue):
         self.lock: CallLock = CallLock()
         self._cells, self._staging = Cells(self), Staging(self)
         self.images: TextureImages | None = None  # where the device filters textures
-        self._pending, self._reached = ctypes.c_int64(0), Event(self, timing=False)
+        self._pending, self._throttling = ctypes.c_int64(0), threading.Lock()
+        self._reached, self._before = Event(self, timing=False), Event(self, timing=False)
 
     def is_usable(self) -> bool:
         """Whether this is the process that made it, not one forked from it."""
@@ -73,12 +75,13 @@ class Stream(LaunchQueue):
         """Wait for the launches that were pending when this last did something, if so many have come since."""
         if self._pending.value + _LAUNCHES_OF_A_CALL < MOST_PENDING:
             return
-        with self.lock:
-            self.begin()
-            before, self._reached = self._reached, Event(self, timing=False)
-            self._reached.record(self.handle)
-            self._pending.value = 0
-        before.wait()
+        with self._throttling:  # not the calls' lock: who waits for the GIL must not hold what is spun for with it
+            if self._pending.value + _LAUNCHES_OF_A_CALL >= MOST_PENDING:
+                self.begin()
+                self._reached, self._before = self._before, self._reached
+                self._reached.record(self.handle)
+                self._pending.value = 0
+                self._before.wait()
 
     def wait(self) -> None:
         """Wait until all that was enqueued is over."""

@@ -229,6 +229,7 @@ class QueuedExecutable:
         if self._native is not None:
             try:
                 self._raise_failure()
+                self._queue.throttle()
                 if self._launch_natively(block) == STATUS_OK:
                     return STATUS_OK
                 self._raise_failure()
