@@ -75,7 +75,9 @@ def install() -> None:
 
 
 def is_rig(device: Any) -> bool:
-    """Whether a device is one of ours."""
+    """Whether a device is one of ours, or that of `metal_rig`."""
+    if device.name == "metal":
+        return hasattr(sys.modules.get("Metal"), "SWITCHES")
     libraries = _LIBRARIES.get(device.name.partition(":")[0])
     return libraries is not None and libraries[0][1] in _loaded
 

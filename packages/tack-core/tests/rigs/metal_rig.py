@@ -164,6 +164,15 @@ class Buffer:
     def gpuAddress(self) -> int:
         return self._address
 
+    def has(self, address: int) -> bool:
+        """Whether it is an address of it on the GPU."""
+        return self._address <= address < self._address + self._length
+
+    def hosts_any(self, words: memoryview) -> bool:
+        """Whether some number is an address of it that is the host's alone."""
+        start = _address(self.host)
+        return start != self._address and any(start <= word < start + self._length for word in words)
+
     def overrun(self) -> bool:
         """Whether a kernel wrote past the end, up to the end of the page."""
         tail = -self._length % _PAGE
@@ -446,9 +455,11 @@ def _not_resident(data: bytes, resident: list[Buffer]) -> str:
     """Whether an argument holds the address of a buffer that was not declared, which the GPU then does not find."""
     words = memoryview(data[: len(data) // 8 * 8]).cast("Q")
     for buffer in SWITCHES.buffers:
-        start = buffer.gpuAddress()
-        if any(start <= word < start + buffer.length() for word in words) and buffer not in resident:
-            return _WHY[_BAD_ADDRESS] + ": not resident"
+        if buffer.hosts_any(words):
+            return _WHY[_BAD_ADDRESS] + ": an address of the host"
+        for word in words:  # of an imported buffer, another one may have the same memory
+            if buffer.has(word) and not any(other.has(word) for other in resident):
+                return _WHY[_BAD_ADDRESS] + ": not resident"
     return ""
 
 
@@ -529,6 +540,7 @@ _METAL = (
     "MTLResourceUsageRead",
     "MTLResourceUsageWrite",
     "MTLSizeMake",
+    "SWITCHES",
 )
 
 
@@ -544,10 +556,6 @@ def _module(name: str, content: dict[str, Any]) -> None:
     made.__spec__ = ModuleSpec(name, None)
     made.__dict__.update(content)
     sys.modules[name] = made
-
-
-def is_installed() -> bool:
-    return getattr(sys.modules.get("Metal"), "MTLCompileOptions", None) is MTLCompileOptions
 
 
 def misuse() -> str:

@@ -96,7 +96,7 @@ class Backend(abc.ABC):
 
     def import_pages(self, values: np.ndarray[Any, Any]) -> Any:
         """The object whose life is the life of a host array's memory as the device's own; None if it has not whole
-        pages. A call with such memory is over when it returns, since anybody may read it then."""
+        pages. A `Lent` one is over when a call with the host array itself returns."""
         return None
 
     @abc.abstractmethod
