@@ -10,12 +10,14 @@ import ctypes
 import gc
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tack
+from rigs import device_rig, other_process
 from tack.codegen.gpu_launcher_ir import MOST_PENDING
 from tack.lang.types import DTYPES
 from tack.runtime import dlpack, gpu_memory
@@ -443,3 +445,66 @@ def test_no_array_leaves_memory_behind(gpu, monkeypatch):
     gc.collect()
     assert counts["allocate"] == counts["free"] >= 1200 and counts["event_create"] == counts["event_destroy"] >= 1
     assert len(gpu._stream._cells._pages) == pages and gpu_memory.CELL_BYTES >= 8
+
+
+# --- several devices ---
+
+TWO_DEVICES = """
+import json, sys, threading
+sys.path[:0] = json.load(sys.stdin)["path"]
+from rigs import device_rig
+device_rig.install()
+for kind in ("cuda", "hip"):
+    device_rig.library(kind).gpu_set_devices(2)
+import numpy as np
+import tack
+from rigs import device_rig, other_process
+from two_devices_kernel import add_to
+for kind in ("cuda", "hip"):
+    names = [name for name in tack.devices() if name.startswith(kind)]
+    assert names == [kind, kind + ":1"], names
+    arrays = [tack.zeros(1000, tack.i32, device=name) for name in names]
+    assert [a.device.backend.dlpack_device[1] for a in arrays] == [0, 1]
+
+    def run(a, n):
+        for _ in range(50):
+            add_to(a, n)
+
+    threads = [threading.Thread(target=run, args=(a, n)) for a, n in zip(arrays * 2, (1, 20, 300, 4000))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [set(a.numpy().tolist()) for a in arrays] == [{50 * 301}, {50 * 4020}]
+    there = tack.asarray(arrays[0], device=names[1])
+    assert there.device.name == names[1] and there.numpy().tolist() == arrays[0].numpy().tolist()
+    tack.copyto(arrays[0], arrays[1])
+    assert set(arrays[0].numpy().tolist()) == {50 * 4020}
+    try:
+        tack.from_dlpack(arrays[1], device=names[0])
+    except ValueError as error:
+        assert "not of DLPack's device" in str(error)
+    else:
+        raise AssertionError("memory of another device was taken")
+print("right")
+"""
+KERNEL = """
+import tack
+from rigs import device_rig, other_process
+
+@tack.kernel
+def add_to(x, n):
+    for i in range(x.size):
+        x[i] += n
+"""
+
+
+def test_two_devices_of_a_kind(tmp_path):
+    """Each has its context, stream and memory; a thread works on either without saying which is current."""
+    if device_rig.missing():
+        pytest.skip(str(device_rig.missing()))
+    if any(device_rig.has_hardware(kind) for kind in ("cuda", "hip")):
+        pytest.skip("this machine has a GPU; rigs can be given a second one")
+    (tmp_path / "two_devices_kernel.py").write_text(KERNEL)
+    here = str(Path(__file__).parent)
+    assert other_process.run(TWO_DEVICES, path=[here, str(tmp_path)]).strip() == "right"
