@@ -21,6 +21,7 @@ MEANINGS: Final = {
     "f64": "f64 arrays and arithmetic",
     "host_memory": "NumPy arrays are arguments in place",
     "host_visible": "`np.asarray(a)` is a view of the device's memory",
+    "page_import": "NumPy arrays of whole pages are arguments in place",
     "alias_variants": "separate code where arguments do not overlap",
     "workgroups": "`tack.shared`, `tack.barrier`, block operations",
     "texture_images": "textures through the hardware's samplers",

@@ -24,11 +24,12 @@ if "TACK_CACHE_DIR" not in os.environ:  # a cache of this run's own; its workers
     os.environ["TACK_CACHE_DIR"] = _cache.name
 
 import tack
-from rigs import device_rig
+from rigs import device_rig, metal_rig
 from rigs.copied_arguments import copy_arguments
 from rigs.driver_faults import known_fault
 from tack.runtime import code_store
 
+metal_rig.install()
 device_rig.install()  # before anything asks for devices
 
 # How Tack refuses what a device lacks, and the name of that capability.
@@ -85,7 +86,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that asks for `device` on each device of this machine."""
     if "device" in metafunc.fixturenames:
         everywhere = metafunc.module.__name__.rpartition(".")[2] in ON_OWN_MEMORY
-        names = [name for name in tack.devices() if everywhere or tack.device(name).supports("host_memory")]
+        names: list[Any] = [n for n in tack.devices() if everywhere or tack.device(n).supports("host_memory")]
+        if everywhere and (reason := device_rig.missing()):
+            absent = [kind for kind in device_rig.KINDS if kind not in names]
+            names += [pytest.param(kind, marks=pytest.mark.skip(reason=reason)) for kind in absent]
         metafunc.parametrize("device", names, indirect=True)
 
 
@@ -101,7 +105,8 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         copy_arguments(monkeypatch, target)
     with target:
         yield target
-    assert not (noted := device_rig.misuse(target)), noted
+    noted = metal_rig.misuse() if target.name == "metal" else device_rig.misuse(target)
+    assert not noted, noted
 
 
 @pytest.hookimpl(wrapper=True)

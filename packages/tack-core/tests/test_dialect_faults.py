@@ -77,6 +77,7 @@ def test_a_fused_named_product_leaves_its_rounding_error(name: str) -> None:
 def test_a_missing_lane_guard_touches_memory_after_the_array(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = make("a", ("i in range(a.shape[0])", "a[i] += 1"))
     memory = np.zeros(1024, np.int64)
+    monkeypatch.setattr(host_run.DIALECTS[dialect], "wide_bytes", 0)  # one iteration a thread
     run(dialect, kernel, memory[:300])
     assert memory.sum() == 300
     monkeypatch.setattr(LaunchEmitter, "_lane_guard", lambda self, flat: self._takes("stop"))

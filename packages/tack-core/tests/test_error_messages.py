@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import tack
-from tack.runtime import debug, dispatch
+from tack.lang import debug
+from tack.runtime import dispatch
 
 A, OUT, INTS = (np.zeros(4, t) for t in (np.float32, np.float32, np.int32))
 READ_ONLY = np.zeros(4, np.float32)

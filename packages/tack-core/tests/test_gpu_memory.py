@@ -10,12 +10,15 @@ import ctypes
 import gc
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tack
+from rigs import device_rig, other_process
+from tack.codegen.gpu_launcher_ir import MOST_PENDING
 from tack.lang.types import DTYPES
 from tack.runtime import dlpack, gpu_memory
 from tack.runtime.gpu_backend import GpuBackend
@@ -191,6 +194,26 @@ def test_threads_launch_natively_with_their_own_scalars(gpu):
     for thread in threads:
         thread.join()
     assert x.numpy().tolist() == [1000 * number + k for number in range(8) for k in range(50)]
+
+
+def test_calls_wait_before_the_queue_is_full(gpu):
+    """The native launcher, which keeps the GIL, hands over to Python, which waits without it."""
+    x, waits = tack.zeros(3, tack.i32), []
+    for _ in range(10):
+        add_to(x, 1)
+    gpu.synchronize()
+    real = gpu._stream.driver.event_wait
+
+    def wait(event: object) -> None:
+        waits.append(event)
+        real(event)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu._stream.driver, "event_wait", wait)
+        for _ in range(2000):
+            add_to(x, 1)
+            assert gpu._stream._pending.value <= MOST_PENDING
+    assert len(waits) == 2000 // MOST_PENDING and x.numpy().tolist() == [2010] * 3
 
 
 def test_a_failing_launch_names_kernel_and_loop(gpu, monkeypatch):
@@ -409,6 +432,7 @@ def test_no_array_leaves_memory_behind(gpu, monkeypatch):
 
     x = tack.zeros(3, tack.i32)
     add_twice(x, 1)
+    gc.collect()  # what other tests left is freed before it is counted
     for name in counts:
         monkeypatch.setattr(driver, name, counted(name))
     pages = len(gpu._stream._cells._pages)
@@ -421,3 +445,66 @@ def test_no_array_leaves_memory_behind(gpu, monkeypatch):
     gc.collect()
     assert counts["allocate"] == counts["free"] >= 1200 and counts["event_create"] == counts["event_destroy"] >= 1
     assert len(gpu._stream._cells._pages) == pages and gpu_memory.CELL_BYTES >= 8
+
+
+# --- several devices ---
+
+TWO_DEVICES = """
+import json, sys, threading
+sys.path[:0] = json.load(sys.stdin)["path"]
+from rigs import device_rig
+device_rig.install()
+for kind in ("cuda", "hip"):
+    device_rig.library(kind).gpu_set_devices(2)
+import numpy as np
+import tack
+from rigs import device_rig, other_process
+from two_devices_kernel import add_to
+for kind in ("cuda", "hip"):
+    names = [name for name in tack.devices() if name.startswith(kind)]
+    assert names == [kind, kind + ":1"], names
+    arrays = [tack.zeros(1000, tack.i32, device=name) for name in names]
+    assert [a.device.backend.dlpack_device[1] for a in arrays] == [0, 1]
+
+    def run(a, n):
+        for _ in range(50):
+            add_to(a, n)
+
+    threads = [threading.Thread(target=run, args=(a, n)) for a, n in zip(arrays * 2, (1, 20, 300, 4000))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [set(a.numpy().tolist()) for a in arrays] == [{50 * 301}, {50 * 4020}]
+    there = tack.asarray(arrays[0], device=names[1])
+    assert there.device.name == names[1] and there.numpy().tolist() == arrays[0].numpy().tolist()
+    tack.copyto(arrays[0], arrays[1])
+    assert set(arrays[0].numpy().tolist()) == {50 * 4020}
+    try:
+        tack.from_dlpack(arrays[1], device=names[0])
+    except ValueError as error:
+        assert "not of DLPack's device" in str(error)
+    else:
+        raise AssertionError("memory of another device was taken")
+print("right")
+"""
+KERNEL = """
+import tack
+from rigs import device_rig, other_process
+
+@tack.kernel
+def add_to(x, n):
+    for i in range(x.size):
+        x[i] += n
+"""
+
+
+def test_two_devices_of_a_kind(tmp_path):
+    """Each has its context, stream and memory; a thread works on either without saying which is current."""
+    if device_rig.missing():
+        pytest.skip(str(device_rig.missing()))
+    if any(device_rig.has_hardware(kind) for kind in ("cuda", "hip")):
+        pytest.skip("this machine has a GPU; rigs can be given a second one")
+    (tmp_path / "two_devices_kernel.py").write_text(KERNEL)
+    here = str(Path(__file__).parent)
+    assert other_process.run(TWO_DEVICES, path=[here, str(tmp_path)]).strip() == "right"

@@ -5,6 +5,7 @@ What kernels compute on it is tested where every device answers. Rules CALL-1, C
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import subprocess
@@ -24,6 +25,7 @@ from tack.lang.types import f32
 from tack.runtime import code_store, level_zero_backend, level_zero_driver, level_zero_launch
 from tack.runtime import device as device_module
 from tack.runtime.backend import Artifact
+from tack.runtime.level_zero_compiler import compile_spirv
 from tack.runtime.level_zero_driver import LevelZeroError
 from tack.runtime.level_zero_launch import Stream
 
@@ -439,3 +441,57 @@ def test_a_forked_child_is_refused(rig: Rig) -> None:
     here = os.path.dirname(__file__)
     done = subprocess.run([sys.executable, "-c", code, here], capture_output=True, text=True, check=False, timeout=120)
     assert "does not work across a fork" in done.stdout, done.stderr
+
+
+# ------------------------------------------------------------------------------------- what the rig itself refuses
+
+
+def test_the_rig_refuses_what_level_zero_refuses(rig: Rig) -> None:
+    """Each misuse by itself: a code, a note, or both; the right calls beside them give neither."""
+    probe()
+    stream: Any = tack.device("level_zero").backend._stream
+    ze = stream.ze
+    module = level_zero_launch.Module(stream, code_for_a_copy(), "", "k")
+    function = module.function("k")
+    good, gone = stream.allocate(64), stream.allocate(64)
+    place, stale = stream.resolve(good.address), stream.resolve(gone.address)
+    del gone
+    stream.wait()
+    launch = "zeCommandListAppendLaunchKernel", function.handle, ctypes.byref(level_zero_driver.GroupCount(1, 1, 1))
+
+    def refused(words: str, function: Any, *arguments: Any) -> None:
+        with pytest.raises(LevelZeroError, match=words):
+            function(*arguments)
+        rig.misuse()
+
+    set_argument = ze.zeKernelSetArgumentValue
+    refused("ARGUMENT_INDEX", set_argument, function.handle, 2, 8, place)
+    refused("ARGUMENT_SIZE", set_argument, function.handle, 0, 4, place)
+    refused("INVALID_ARGUMENT", set_argument, function.handle, 0, 8, stale)
+    refused("GROUP_SIZE", ze.zeKernelSetGroupSize, function.handle, 2048, 1, 1)
+    refused("GROUP_SIZE", ze.zeKernelSetGroupSize, function.handle, 32, 1, 1)  # the text says 64
+    refused("GROUP_SIZE", stream.append, *launch)  # none was set
+    function.set_group(64)
+    refused("INVALID_ARGUMENT", stream.append, *launch)  # nor any argument
+    refused("INVALID_SIZE", stream.fill, good.address, b"\0", 65)
+    refused("INVALID_ARGUMENT", stream.append, "zeCommandListAppendMemoryCopy", good.address, place, 65)
+    refused("INVALID_ARGUMENT", ze.zeMemFree, stream.context, good.address + 8)
+    refused("OBJECT_IN_USE", ze.zeModuleDestroy, module._handle)
+    refused("KERNEL_NAME", module.function, "no_such_kernel")
+    refused("NULL_HANDLE", ze.zeKernelDestroy, module._handle)
+    for index in range(2):
+        set_argument(function.handle, index, 8, place)
+    stream.append(*launch)
+    refused("OBJECT_IN_USE", ze.zeMemFree, stream.context, good.address)
+    refused("OBJECT_IN_USE", ze.zeKernelDestroy, function.handle)
+    stream.wait()
+    assert not rig.misuse()
+
+
+def code_for_a_copy() -> bytes:
+    """A kernel `k` of two arrays, groups of 64."""
+    text = (
+        "__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void k(__global char* a, __global const char* b) {"
+        " a[get_local_id(0)] = b[get_local_id(0)]; }"
+    )
+    return compile_spirv(text, "k", 0x0BD5, level_zero_backend._OPENCL_OPTIONS)

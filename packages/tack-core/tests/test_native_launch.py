@@ -19,7 +19,7 @@ import pytest
 
 from dialects import make
 from rigs import host_run
-from tack.codegen.gpu_launcher_ir import STATUS_ELSEWHERE
+from tack.codegen.gpu_launcher_ir import MOST_PENDING, STATUS_ELSEWHERE
 from tack.codegen.launch_plan import ARRAY, EXTENT, FIRST, SCALAR, START, STEP, STOP, TRIPS, LaunchPlan
 from tack.lang.types import ArrayType, f32, f64, i16, i32, i64, u8, u64
 from tack.runtime.backend import STATUS_BOUNDS_OVERFLOW, STATUS_BOUNDS_ZERO_DIVISION, STATUS_OK
@@ -44,6 +44,8 @@ class Recorder(LaunchQueue):
         self.plan, self.most_groups, self.refuse = plan, most_groups, refuse
         self.calls: list[tuple[Any, ...]] = []
         self.launches, self.contexts, self.lock = 0, [], CallLock()
+        self.throttled = 0
+        self.pending = ctypes.c_int64(0)
         self.cells: list[int] = []
         self.stored: list[int] = []
         self._callbacks = _Launch(self._native_launch), _SetCurrent(self._set_current)
@@ -71,6 +73,9 @@ class Recorder(LaunchQueue):
 
     # -- the path through Python
 
+    def throttle(self) -> None:
+        self.throttled += 1
+
     def resolve(self, address: int) -> bytes:
         return struct.pack("<Q", address)
 
@@ -84,6 +89,7 @@ class Recorder(LaunchQueue):
     def native(self, plan: LaunchPlan, functions: Any) -> NativeTable | None:
         launch, current = (ctypes.cast(f, ctypes.c_void_p).value or 0 for f in self._callbacks)
         words = {"set_current": current, "context": CONTEXT, "launch": launch, "stream": STREAM}
+        words["pending_address"] = ctypes.addressof(self.pending)
         return native_table(plan, functions, self.most_groups, words, self.lock)
 
     def refused(self, code: int) -> Exception:
@@ -303,6 +309,18 @@ def calls_of(made: QueuedExecutable, block: Block, native: int) -> None:
     for _ in range(50):
         if not native or native_launch(made, block) == STATUS_ELSEWHERE:
             made.launch(block.address)
+
+
+def test_the_launcher_never_fills_a_queue() -> None:
+    """It may be called with the GIL held, and a full queue blocks: where it may be full, Python waits first."""
+    queue = Recorder(three_loops())
+    made, block = executable(queue), Block((64, (8,)), 4, 5)
+    queue.pending.value = MOST_PENDING - 3
+    assert native_launch(made, block) == STATUS_OK and queue.pending.value == MOST_PENDING
+    assert native_launch(made, block) == STATUS_ELSEWHERE and len(queue.calls) == 3
+    assert made.launch(block.address) == STATUS_OK and queue.throttled, "the lock was given back"
+    queue.pending.value = 0
+    assert native_launch(made, block) == STATUS_OK
 
 
 def test_what_the_launcher_cannot_express_stays_with_python() -> None:

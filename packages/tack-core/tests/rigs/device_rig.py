@@ -26,6 +26,8 @@ _LIBRARIES = {
 }
 _HARDWARE = {"cuda": ("/dev/nvidiactl", "/dev/dxg"), "hip": ("/dev/kfd", "/dev/dxg"), "level_zero": ("/dev/dxg",)}
 _INTEL = "0x8086"
+KINDS = (*_LIBRARIES, "metal")
+"""The kinds of devices that have rigs; that of Metal is `metal_rig`."""
 
 _Compiler = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
 _Loader = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
@@ -73,7 +75,9 @@ def install() -> None:
 
 
 def is_rig(device: Any) -> bool:
-    """Whether a device is one of ours."""
+    """Whether a device is one of ours, or that of `metal_rig`."""
+    if device.name == "metal":
+        return hasattr(sys.modules.get("Metal"), "SWITCHES")
     libraries = _LIBRARIES.get(device.name.partition(":")[0])
     return libraries is not None and libraries[0][1] in _loaded
 

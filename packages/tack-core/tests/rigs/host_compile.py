@@ -46,7 +46,7 @@ class Shim:
 _CUDA = Shim(
     "cuda.h",
     re.compile(r"__global__[^;{}]*?(?:__launch_bounds__\((?P<most>\d+)[^)]*\)\s*)?void\s+(?P<name>\w+)\s*\("),
-    re.compile(r"__syncthreads|__syncwarp|_sync\("),
+    re.compile(r"__sync|__shfl"),
 )
 DIALECTS = {
     "cuda": _CUDA,

@@ -22,6 +22,8 @@ CUDA = Dialect(
     barrier="__syncthreads();",
     lane="threadIdx.x",
     group="blockIdx.x",
+    image="unsigned long long",
+    image_sample="tex3D<float>({image}, {x}, {y}, {z})",
     float_from_bits={32: "__uint_as_float({})", 64: "__longlong_as_double((long long)({}))"},
     float_to_bits={32: "__float_as_uint({})", 64: "((unsigned long long)__double_as_longlong({}))"},
 )

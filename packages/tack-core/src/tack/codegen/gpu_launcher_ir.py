@@ -2,9 +2,10 @@
 
 `tack_gpu_launch` has the shape of a row's function. It evaluates a call's bounds and parameters as a list of small
 operations, each of which gives one i64, then calls the driver once for each loop, its parameters being places in that
-list. Where something is unusual (a bound that fails, a launch too large, a driver's refusal, a busy queue) it returns
-a status before anything has run, and the path through Python does or explains the same. No address of the process is
-in the text, so that its object can be cached.
+list. Where something is unusual (a bound that fails, a launch too large, a driver's refusal, a queue that is busy or
+may be full) it returns a status before anything has run, and the path through Python does or explains the same. So it
+never blocks, and is called with the GIL held: eight threads that release it for each launch take twice as long as one.
+No address of the process is in the text, so that its object can be cached.
 """
 
 from __future__ import annotations
@@ -28,8 +29,13 @@ TABLE: Final = (
     "launch",
     "stream",
     "lock_address",
+    "pending_address",
     "failed",
 )
+MOST_PENDING: Final = (
+    448  # launches of a stream between two waits of Python's: a driver's queue holds 1024, then blocks
+)
+
 LOOP: Final = ("function", "iterations", "groups", "group", "parameters", "parameters_address")
 STATUS_ELSEWHERE: Final = 3
 _SPINS: Final = 40_000  # some tens of microseconds: a launch of another thread is over by then, or the queue is full
@@ -208,12 +214,18 @@ lock:
   %free = icmp ne i32 %have, 0
   br i1 %free, label %current, label %elsewhere
 current:
+  %pending = load i64, ptr %t.pending_address
+  %many = add i64 %pending, %t.loops
+  %full = icmp ugt i64 %many, $MOST_PENDING
+  br i1 %full, label %refused, label %context
+context:
+  store i64 %many, ptr %t.pending_address
   %e0 = call i32 %t.set_current(ptr %t.context)
   %good0 = icmp eq i32 %e0, 0
   br i1 %good0, label %loop0, label %refused
 loop0:
-  %n = phi i64 [ 0, %current ], [ %n1, %loop4 ]
-  %done = phi i64 [ 0, %current ], [ %done1, %loop4 ]
+  %n = phi i64 [ 0, %context ], [ %n1, %loop4 ]
+  %done = phi i64 [ 0, %context ], [ %done1, %loop4 ]
   %moren = icmp ult i64 %n, %t.loops
   br i1 %moren, label %loop1, label %end
 loop1:
@@ -290,6 +302,7 @@ def gpu_launcher_source() -> str:
         "SWITCH": " ".join(targets),
         "CASES": "".join(cases),
         "ELSEWHERE": str(STATUS_ELSEWHERE),
+        "MOST_PENDING": str(MOST_PENDING),
         "SPINS": str(_SPINS),
     }
     text = _LOCK + _LAUNCH

@@ -75,8 +75,9 @@ class KernelPlan:
 class LaunchPlan:
     """A call: its loops in order, then the kernel of one iteration that writes the result, if there is one.
 
-    With `packed`, the parameters are the fields of one structure, in order and naturally aligned. `arguments` has the dtype of a scalar or the rank of an array for each of the user's parameters;
-    `kernel` is the kernel's name in messages.
+    With `packed`, the parameters are the fields of one structure, in order and naturally aligned. `arguments` has, for
+    each of the user's parameters, the dtype of a scalar or the rank of an array; `kernel` is the kernel's name in
+    messages.
     """
 
     loops: tuple[KernelPlan, ...]

@@ -1,6 +1,6 @@
 """Typed IR to LLVM IR text, for the CPU.
 
-The text needs nothing but what it declares: mathematics from the C library, `tack_parallel_for` from the thread pool,
+The text needs nothing but what it declares: rare mathematics from the C library, `tack_parallel_for` from the pool,
 and `tack_print` where the kernel prints. `docs/design/pipeline.md` has the argument block and the launch protocol.
 
 No instruction carries a fast-math flag, and the user's integer arithmetic carries no `nsw` or `nuw`.
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tack.codegen.lane_cost import VectorUnit
+from tack.codegen.llvm_counters import counters
 from tack.codegen.llvm_launch import LaunchEmitter
 from tack.lang import ir
 
@@ -61,8 +62,11 @@ class LLVMCodeGen(LaunchEmitter):
         result: ir.IRReturn | None = None
         for statement in self.kernel.body:
             if isinstance(statement, ir.IRParallelFor):
-                self._body_function(len(loops), statement, prelude)
-                self._chunk_function(len(loops), statement)
+                name, own = f"body.{len(loops)}", counters(statement, self.kernel, prelude) if self.disjoint else []
+                self._body_function(name, statement, prelude)
+                if own:
+                    self._body_function(f"{name}.own", statement, prelude, own)
+                self._chunk_function(len(loops), statement, own)
                 loops.append(statement)
             elif isinstance(statement, ir.IRReturn):
                 result = statement

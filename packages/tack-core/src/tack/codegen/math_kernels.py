@@ -26,15 +26,14 @@ _LARGEST_ANGLE: Final = 2.0**30
 # ---------------------------------------------------------------------------------------------- exponentials
 
 
-def _exponent_and_rest(m: Formula, x: Real) -> tuple[Real, Real, Real]:
-    """A whole number k, and the rest of ``x - k * ln(2)`` as a pair."""
-    k, _ = m.nearest(x, c.INVERSE_LN2[0])
+def _exponent_and_rest(m: Formula, x: Real) -> tuple[Real, Word, Real, Real]:
+    """A whole number k, also as a word, and the rest of ``x - k * ln(2)`` as a pair."""
+    k, n = m.nearest(x, c.INVERSE_LN2[0])
     high = m.fma(-k, c.LN2[0], x)  # exact: both are multiples of one unit, and the difference is small
     if m.short:
-        return k, high, m.real(0.0)
-    low = k * c.LN2[1]
-    r = high - low
-    return k, r, (high - r) - low
+        return k, n, high, m.real(0.0)
+    r = m.fma(-k, c.LN2[1], high)
+    return k, n, r, m.fma(-k, c.LN2[1], high - r)
 
 
 def _raised(m: Formula, base: Real | float, r: Real, low: Real) -> tuple[Real, Real]:
@@ -60,11 +59,16 @@ def _normal(m: Formula, pair: tuple[Real, Real]) -> tuple[Real, Real]:
 
 def _exp(m: Formula, x: Real) -> Real:
     if m.short:
-        x = x.at_most(90.0).at_least(-105.0)
-        k, n = m.nearest(x, c.INVERSE_LN2[0])
-        return _raised(m, 1.0, m.fma(-k, c.LN2[0], x), m.real(0.0))[0] * m.power_of_two(n)
-    k, r, low = _exponent_and_rest(m, x.at_most(710.5).at_least(-746.0))
-    return m.scaled(_sum(m, _raised(m, 1.0, r, low)), k)
+        _, n, r, low = _exponent_and_rest(m, x.at_most(90.0).at_least(-105.0))
+        return _sum(m, _raised(m, 1.0, r, low)) * m.power_of_two(n)
+    k, n, r, low = _exponent_and_rest(m, x)
+    y = _sum(m, _raised(m, 1.0, r, low))
+
+    def at_the_ends() -> Real:
+        some = m.scaled(y, k)
+        return m.select(x > 710.0, math.inf, m.select(x < -746.0, 0.0, some))
+
+    return m.rarely(~(abs(x) <= 708.0), y * m.power_of_two(n), at_the_ends)
 
 
 def _exp2(m: Formula, x: Real) -> Real:
@@ -88,7 +92,7 @@ def _power_of_two_short(m: Formula, r: Real) -> Real:
 
 def _less_one(m: Formula, x: Real) -> tuple[tuple[Real, Real], Real]:
     """A pair p and a whole number k with ``e**x - 1 == p * 2**k``; the sign of a zero is lost."""
-    k, r, low = _exponent_and_rest(m, x.at_most(711.0).at_least(-60.0))
+    k, _, r, low = _exponent_and_rest(m, x.at_most(711.0).at_least(-60.0))
     _, n = m.nearest(-k.at_most(1000.0))
     return _normal(m, _raised(m, 1.0 - m.power_of_two(n), r, low)), k
 
@@ -123,7 +127,7 @@ def _sinh(m: Formula, x: Real) -> Real:
 
 
 def _cosh(m: Formula, x: Real) -> Real:
-    k, r, low = _exponent_and_rest(m, abs(x).at_most(711.0))
+    k, _, r, low = _exponent_and_rest(m, abs(x).at_most(711.0))
     high, low = _normal(m, _raised(m, 1.0, r, low))
     half = m.scaled(high, k, 1.0)
     return half + (0.25 / half + m.scaled(low, k, 1.0))

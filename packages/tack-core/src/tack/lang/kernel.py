@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
+from tack.lang import debug
 from tack.lang.diagnostics import has_diagnostic
 from tack.lang.native_type import native_type
 from tack.lang.source import FunctionSource, read_source
@@ -60,9 +61,7 @@ class _Kernel:
         try:
             return state.call(args, kwargs)
         except Exception as error:
-            from tack.runtime.debug import DEBUG
-
-            if DEBUG or not has_diagnostic(error):
+            if debug.DEBUG or not has_diagnostic(error):
                 raise
             raise error.with_traceback(None) from None
 

@@ -15,7 +15,7 @@ from typing import Any
 from tack.lang import ir
 from tack.lang.diagnostics import Loc
 from tack.lang.ir_building import Symbols, assign, assigned, clone, const, counting, is_block_reduce, reads, var
-from tack.lang.lane_liveness import LaneLiveness
+from tack.lang.liveness import Liveness
 from tack.lang.types import ArrayType, DType, i64
 
 _CHEAP = frozenset("+ - * & | ^ << >>".split())
@@ -56,7 +56,7 @@ class LaneLocals:
         self._arrays: dict[str, str] = {}
         self._wide: dict[str, ir.IRLocalArray] = {}  # for each local array that several regions use: its wide one
         self._compute_again()
-        self.live = LaneLiveness(self.tree)
+        self.live = Liveness(self.tree)
         self._keep()
         self._widen_local_arrays()
 
@@ -104,7 +104,7 @@ class LaneLocals:
     def _compute_again(self) -> None:
         """Put cheap assignments at the head of every region that reads them of an earlier one."""
         cheap = self._cheap_locals()
-        live = LaneLiveness(self.tree)
+        live = Liveness(self.tree)
         for region in live.regions:
             wanted = live.entering(region) & cheap.keys() & reads(region.body)
             while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tack.lang import ir
 from tack.lang.inlining import IRInlined, IRLeave
-from tack.lang.records import field, record
+from tack.lang.records import record
 
 Names = frozenset[str]
 _NONE: Names = frozenset()
@@ -19,18 +19,35 @@ class _Targets:
     returned: Names = _NONE
 
 
-@record
 class Liveness:
-    """What is live, by identity of the node: after a statement (`after`), at the head of a loop (`head`), in the other
-    arm of an if (`other`), and where an inlined function's body ends (`after` of the IRInlined)."""
+    """What is live in the body of a parallel loop, or in the tree of an `IRWorkgroup`.
 
-    after: dict[int, Names] = field(default_factory=dict)
-    head: dict[int, Names] = field(default_factory=dict)
-    other: dict[int, Names] = field(default_factory=dict)
+    Attributes
+    ----------
+    after, head, other
+        By identity of the node: what is live after a statement, at the head of a loop, in the other arm of an if, and
+        where an inlined function's body ends (`after` of the IRInlined).
+    before
+        What is live where the body begins.
+    regions
+        Every region, in the order of the text.
+    """
 
-    def of_body(self, body: list[ir.IRStmt]) -> Names:
-        """Annotate the body of a parallel loop; what is live before it."""
-        return self._block(body, _NONE, _Targets())
+    def __init__(self, body: list[ir.IRStmt]) -> None:
+        self.after: dict[int, Names] = {}
+        self.head: dict[int, Names] = {}
+        self.other: dict[int, Names] = {}
+        self._entering: dict[int, Names] = {}
+        self.regions: list[ir.IRRegion] = [node for node in ir.walk(body) if isinstance(node, ir.IRRegion)]
+        self.before: Names = self._block(body, _NONE, _Targets())
+
+    def entering(self, region: ir.IRRegion) -> Names:
+        """What is live where a region begins."""
+        return self._entering.get(id(region), _NONE)
+
+    def leaving(self, region: ir.IRRegion) -> Names:
+        """What is live where a region ends."""
+        return self.after.get(id(region), _NONE)
 
     def _block(self, statements: list[ir.IRStmt], out: Names, to: _Targets) -> Names:
         for statement in reversed(statements):
@@ -40,6 +57,9 @@ class Liveness:
 
     def _statement(self, node: ir.IRStmt, out: Names, to: _Targets) -> Names:
         match node:
+            case ir.IRRegion():
+                entering = self._entering[id(node)] = self._block(node.body, out, _Targets())
+                return entering
             case ir.IRAssign():
                 return self._expr(node.value, out - {node.name})
             case ir.IRUnpack():
@@ -57,6 +77,8 @@ class Liveness:
                 return self._exprs(node.values, to.returned - set(node.names))
             case ir.IRAssert():
                 return out
+            case ir.IRStore():  # the value comes first, whatever the order of the fields
+                return self._exprs([node.value, *node.index], out)
         return self._exprs(list(ir.children(node)), out)
 
     def _loop(self, node: ir.IRWhile | ir.IRFor, out: Names, to: _Targets) -> Names:

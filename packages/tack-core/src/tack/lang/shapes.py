@@ -68,8 +68,8 @@ class LaneShapes(Shapes):
         self.names: dict[str, Shape] = {}
         self.divergent: set[int] = set()
         self.blended: set[tuple[int, str]] = set()
-        self.liveness = Liveness()
-        self.live_in = self.liveness.of_body(loop.body)
+        self.liveness = Liveness(loop.body)
+        self.live_in = self.liveness.before
         self._known: dict[int, Shape] = {}
         _Walk(self).fixpoint()
 

@@ -26,7 +26,7 @@ from tack.lang.ir_building import (
     rebuild,
     var,
 )
-from tack.lang.lane_liveness import LaneLiveness
+from tack.lang.liveness import Liveness
 from tack.lang.records import replace
 from tack.lang.types import i32, i64
 from tack.lang.uniformity import Control, Uniformity, Why
@@ -215,7 +215,7 @@ class _Loop:
 
     def _crossing(self, tree: list[ir.IRStmt]) -> set[str]:
         """Uniform locals that are assigned in one region and read in another."""
-        live = LaneLiveness(tree)
+        live = Liveness(tree)
         inside = set().union(*(assigned(region.body) for region in live.regions))
         kept = {n.value.value.name for n in ir.walk(tree) if is_block_reduce(n)}
         crossing = set().union(*(live.entering(region) for region in live.regions)) & inside

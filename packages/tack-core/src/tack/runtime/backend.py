@@ -47,7 +47,8 @@ class Executable(Protocol):
     launch it; it is asked for when a kernel has been called several times, and may be made then. `context` is what that
     function is given.
 
-    `may_print` executables must be launched with the GIL released.
+    `may_print` executables must be launched with the GIL released. Those that are `is_brief` only enqueue, so that the
+    GIL is kept.
     """
 
     @property
@@ -57,6 +58,7 @@ class Executable(Protocol):
     def context(self) -> int: ...
 
     may_print: bool
+    is_brief: bool
 
     def launch(self, block: int) -> int:
         """Run on the argument block at this address; return a status word. May raise."""
@@ -72,10 +74,11 @@ class Backend(abc.ABC):
         As in ``tack.device(name)``.
     capabilities
         Names of what the device can do, branched on by name, never by backend: "f64", "host_memory" (its arrays are
-        host memory, so NumPy arguments need no copy), "host_visible" (the host sees its memory), "alias_variants"
-        (compiles a no-alias variant), "workgroups" (runs kernels that use them), "serial_workgroups" (takes them as
-        plain loops over the lanes of a workgroup, which one thread runs), "texture_images" (its samplers filter
-        textures, with coarser weights than the software), "atomic_<dtype>".
+        host memory, so NumPy arguments need no copy), "host_visible" (the host sees its memory), "page_import" (takes
+        whole pages of the host's memory as its own), "alias_variants" (compiles a no-alias variant), "workgroups" (runs
+        kernels that use them), "serial_workgroups" (takes them as plain loops over the lanes of a workgroup, which one
+        thread runs), "texture_images" (its samplers filter textures, with coarser weights than the software),
+        "atomic_<dtype>".
     dlpack_device
         Kind and number of the device whose memory arrays have, as DLPack counts them; None: they are not handed over.
     supports_device_reductions
@@ -90,6 +93,11 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def allocate(self, nbytes: int) -> tuple[int, Any]:
         """Zero-filled memory: its address, and the object whose life is the memory's life."""
+
+    def import_pages(self, values: np.ndarray[Any, Any]) -> Any:
+        """The object whose life is the life of a host array's memory as the device's own; None if it has not whole
+        pages. A `Lent` one is over when a call with the host array itself returns."""
+        return None
 
     @abc.abstractmethod
     def upload(self, address: int, source: np.ndarray[Any, Any]) -> None:

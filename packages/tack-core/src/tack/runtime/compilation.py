@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tack.codegen.work_estimate import work
 from tack.lang.array import MISALIGNED, READ_ONLY, Array
 from tack.lang.ast_transform import Lowered, lower_kernel
+from tack.lang.debug import DEBUG
 from tack.lang.depth import nesting_explained
 from tack.lang.diagnostics import fail
 from tack.lang.ir import (
@@ -30,7 +31,6 @@ from tack.lang.source_validation import validate
 from tack.lang.type_inference import infer_param_types
 from tack.lang.types import number_type
 from tack.runtime.backend import Backend
-from tack.runtime.debug import DEBUG
 
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel

@@ -37,7 +37,7 @@ class CpuExecutable:
     """Native code of one kernel variant, kept in memory for as long as this object lives."""
 
     __slots__ = ("_launch", "_library", "_printer", "address", "may_print")
-    context = 0
+    context, is_brief = 0, False
 
     def __init__(self, library: NativeLibrary, printer: Printer | None) -> None:
         self._library, self._printer = library, printer

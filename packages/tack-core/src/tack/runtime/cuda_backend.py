@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from tack.lang.ir import IRKernel
 from tack.runtime.backend import VariantOptions
 from tack.runtime.cuda_driver import compile_cubin, driver, nvrtc_identity
+from tack.runtime.cuda_textures import TextureImages, has_textures
 from tack.runtime.gpu_backend import GpuBackend
 
 if TYPE_CHECKING:
@@ -42,10 +43,14 @@ class CudaBackend(GpuBackend):
 
     def __init__(self, number: int) -> None:
         super().__init__(driver(), "cuda", number)
+        if has_textures(self._driver):
+            self._stream.images = TextureImages(self._stream)
+            self.capabilities = CudaBackend.capabilities | {"texture_images"}
         self.architecture = f"sm_{self.attribute('major')}{self.attribute('minor')}"
 
     def cache_target(self) -> str:
-        return " ".join(("cuda", self.architecture, *_COMPILE_OPTIONS, nvrtc_identity()))
+        images = "images" if "texture_images" in self.capabilities else ""
+        return " ".join(("cuda", self.architecture, images, *_COMPILE_OPTIONS, nvrtc_identity()))
 
     def generator(self, kernel: IRKernel, options: VariantOptions) -> CUDACodeGen:
         from tack.codegen.c_family import CFamilyOptions
@@ -53,7 +58,8 @@ class CudaBackend(GpuBackend):
         from tack.runtime.workgroup_limits import check_workgroups
 
         check_workgroups(kernel, self.name, self._most_lanes, self._most_shared)
-        return CUDACodeGen(kernel, CFamilyOptions(disjoint=options.disjoint))
+        images = "texture_images" in self.capabilities
+        return CUDACodeGen(kernel, CFamilyOptions(disjoint=options.disjoint, texture_images=images))
 
     def dialect(self) -> type[CUDACodeGen]:
         from tack.codegen.cuda_gen import CUDACodeGen

@@ -132,12 +132,31 @@ def _hip_units() -> tuple[int, int]:
     return 0, device_count()
 
 
+def _metal() -> Callable[..., Backend]:
+    from tack.runtime.metal import MetalBackend
+
+    return MetalBackend
+
+
+def _metal_units() -> tuple[int, int]:
+    from tack.runtime.metal_api import find_device
+
+    return 0, int(find_device()[0] is not None)
+
+
+def _metal_why() -> str:
+    from tack.runtime.metal_api import find_device
+
+    return find_device()[1]
+
+
 # In order of preference: the first one that is available is the default.
 _REGISTRY = {
     "cpu": _Row(_cpu, needs="llvmlite", extra="cpu"),
     "reference": _Row(_reference),
     "cuda": _Row(_cuda, extra="cuda", units=_cuda_units),
     "hip": _Row(_hip, extra="hip", units=_hip_units),
+    "metal": _Row(_metal, needs="Metal", extra="metal", units=_metal_units, why=_metal_why),
     "opencl": _Row(_opencl, needs="pyopencl", extra="opencl", units=_opencl_units),
     "level_zero": _Row(_level_zero, units=_level_zero_units, why=_level_zero_why),
 }

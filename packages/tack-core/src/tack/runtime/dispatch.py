@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 NATIVE_AFTER = 8  # slow calls of a kernel before the native entry takes over: building it costs a few kernels' time
 NATIVE_AFTER_CHEAP = 2  # where the entry is at hand
+NEVER = (1 << 63) - 1  # bytes from which on the GIL is released
 MAX_LOWERINGS = 64  # per kernel: older sets of captured values are dropped and compiled again if they return
 
 _pack_double = struct.Struct("<d").pack
@@ -178,7 +179,7 @@ class KernelState:
         overlap = OVERLAP_ANY if not aliasing else OVERLAP_NO if call.is_disjoint(lowering.written) else OVERLAP_YES
         row = Row(
             function=address,
-            release_bytes=variant.release_bytes,
+            release_bytes=NEVER if variant.executable.is_brief else variant.release_bytes,
             written_mask=mask,
             overlap=overlap,
             result=result_code(variant.result),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_ushort, c_void_p
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 _ADDRESS = c_uint64
 _HANDLE = POINTER(c_void_p)
@@ -47,6 +47,8 @@ SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "module_function": (_HANDLE, c_void_p, c_char_p),
     "launch": (c_void_p, *[c_uint] * 7, c_void_p, _HANDLE, c_void_p),
 }
+# Over in less time than it takes to give the GIL away and get it back from another thread.
+_BRIEF: Final = frozenset({"set_current", "event_record"})
 
 
 class GpuError(RuntimeError):
@@ -90,23 +92,29 @@ class GpuDriver:
         self._library = first_library(self.libraries)
         if self._library is None:
             raise self.error(f"no {self.api} driver: none of {', '.join(self.libraries)} can be loaded")
+        self._holding = ctypes.PyDLL(None, handle=self._library._handle)
         for name, function_name in self.names.items():
-            function = getattr(self._library, function_name)
-            function.argtypes, function.restype = SIGNATURES[name], c_int
+            setattr(self, name, self.bind(function_name, SIGNATURES[name], name in _BRIEF))
         self.init(0)
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in self.names:
-            raise AttributeError(name)
-        function_name = self.names[name]
-        function = getattr(self._library, function_name)
+    if TYPE_CHECKING:
 
-        def checked(*arguments: Any) -> None:
-            code = function(*arguments)
+        def __getattr__(self, name: str) -> Any: ...
+
+    def has(self, function_name: str) -> bool:
+        """Whether the library has a function."""
+        return hasattr(self._library, function_name)
+
+    def bind(self, function_name: str, arguments: tuple[Any, ...], holding: bool = False) -> Any:
+        """A function of the library; it raises where C would return an error code. `holding`: it keeps the GIL."""
+        function = getattr(self._holding if holding else self._library, function_name)
+        function.argtypes, function.restype = arguments, c_int
+
+        def checked(*values: Any) -> None:
+            code = function(*values)
             if code:
                 raise self.explain(code, function_name)
 
-        setattr(self, name, checked)
         return checked
 
     def address(self, name: str) -> int:

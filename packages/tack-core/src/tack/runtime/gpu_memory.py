@@ -21,8 +21,8 @@ _PORTABLE_AND_MAPPED: Final = 3  # flags of page-locked memory: for all contexts
 _EVENT_WITHOUT_TIMING: Final = 2
 _CELLS: Final = 256
 CELL_BYTES: Final = 16
-STAGED_FROM: Final = 32 << 20  # bytes: below this the driver's own way is as fast
-STAGE_BYTES: Final = 2 << 20
+STAGED_FROM: Final = 16 << 20  # bytes: below this the driver's own way is as fast
+STAGE_BYTES: Final = 4 << 20
 LANES: Final = min(8, (os.cpu_count() or 1) // 2)
 _SEED_BYTES: Final = 1 << 16
 
@@ -40,6 +40,8 @@ class DeviceMemory:
 
     def __del__(self) -> None:
         if self.address and self._stream.is_usable():
+            if self._stream.images is not None:
+                self._stream.images.forget(self.address)
             self._stream.begin()
             self._stream.driver.free(self.address, self._stream.handle)
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import threading
 from collections.abc import Sequence
 from ctypes import byref, c_void_p
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from tack.codegen.gpu_launcher_ir import MOST_PENDING
 from tack.codegen.launch_plan import LaunchPlan
 from tack.runtime.gpu_driver import GpuDriver, GpuError
 from tack.runtime.gpu_memory import Cell, Cells, Event, HostArray, Staging
 from tack.runtime.native_launch import CallLock, NativeTable, native_table
 from tack.runtime.queued_launch import LaunchQueue
 
+if TYPE_CHECKING:
+    from tack.runtime.cuda_textures import TextureImages
+
+_LAUNCHES_OF_A_CALL: Final = 16  # or fewer, mostly; what has more is launched from Python
 _WORD: Final = 8  # no parameter is wider
 _pack_address = struct.Struct("<Q").pack
 
@@ -39,6 +45,9 @@ class Stream(LaunchQueue):
             os.register_at_fork(after_in_child=self._forget)
         self.lock: CallLock = CallLock()
         self._cells, self._staging = Cells(self), Staging(self)
+        self.images: TextureImages | None = None  # where the device filters textures
+        self._pending, self._throttling = ctypes.c_int64(0), threading.Lock()
+        self._reached, self._before = Event(self, timing=False), Event(self, timing=False)
 
     def is_usable(self) -> bool:
         """Whether this is the process that made it, not one forked from it."""
@@ -62,17 +71,35 @@ class Stream(LaunchQueue):
             )
         self.driver.set_current(self.context)
 
+    def throttle(self) -> None:
+        """Wait for the launches that were pending when this last did something, if so many have come since."""
+        if self._pending.value + _LAUNCHES_OF_A_CALL < MOST_PENDING:
+            return
+        with self._throttling:  # not the calls' lock: who waits for the GIL must not hold what is spun for with it
+            if self._pending.value + _LAUNCHES_OF_A_CALL >= MOST_PENDING:
+                self.begin()
+                self._reached, self._before = self._before, self._reached
+                self._reached.record(self.handle)
+                self._pending.value = 0
+                self._before.wait()
+
     def wait(self) -> None:
         """Wait until all that was enqueued is over."""
         self.begin()
         self.driver.stream_wait(self.handle)
+        self._pending.value = 0
 
     # -- launches
 
     def resolve(self, address: int) -> bytes:
         return _pack_address(address)
 
+    def texture(self, address: int, shape: tuple[int, ...]) -> bytes:
+        assert self.images is not None
+        return _pack_address(self.images.find(address, shape))
+
     def launch(self, function: c_void_p, values: Sequence[bytes], groups: int, group: int) -> None:
+        self._pending.value += 1
         words = ctypes.create_string_buffer(b"".join(v.ljust(_WORD, b"\0") for v in values))
         start = ctypes.addressof(words)
         pointers = (c_void_p * len(values))(*range(start, start + _WORD * len(values), _WORD))
@@ -80,6 +107,7 @@ class Stream(LaunchQueue):
 
     def native(self, plan: LaunchPlan, functions: Sequence[c_void_p]) -> NativeTable | None:
         words = {name: self.driver.address(name) for name in ("set_current", "launch")}
+        words["pending_address"] = ctypes.addressof(self._pending)
         words |= {"context": self.context.value or 0, "stream": self.handle.value or 0}
         return native_table(plan, [f.value or 0 for f in functions], self.most_groups, words, self.lock)
 
@@ -102,6 +130,8 @@ class Stream(LaunchQueue):
         if nbytes and not self._staging.upload(address, start, nbytes):
             self.driver.upload(address, start, nbytes, self.handle)
             self.driver.stream_wait(self.handle)  # the caller may change the source at once
+        if self.images is not None:
+            self.images.changed(address)
 
     def download(self, address: int, target: HostArray) -> None:
         """Copy into a C-contiguous host array; returns when it is there."""

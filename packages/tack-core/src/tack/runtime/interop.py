@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -26,12 +26,20 @@ _INSTEAD = {
 _ANY = ".astype() to one of these"
 
 
+class Lender(Protocol):
+    """A backend whose calls are handed over to others who use the same memory."""
+
+    def hand_back(self, stream: int | None) -> None:
+        """What another stream gets from now on comes after what is enqueued now."""
+
+
 class Lent:
-    """The owner of memory that is in the order of another library's stream, which must wait for ours after a call."""
+    """The owner of memory that is in the order of another library's stream, which must wait for ours after a call; the
+    host itself waits for memory that is its own (`Backend.import_pages`)."""
 
     __slots__ = ("_backend", "_exporter", "_stream")
 
-    def __init__(self, exporter: Any, stream: int, backend: StreamOrder) -> None:
+    def __init__(self, exporter: Any, stream: int, backend: Lender) -> None:
         self._exporter, self._stream, self._backend = exporter, stream, backend
 
     def give_back(self) -> None:
@@ -82,7 +90,7 @@ def wrap_argument(value: Any, device: Device) -> Array | None:
 
 
 def wrap_numpy(values: HostArray, device: Device) -> Array:
-    """A Tack array on the memory of a NumPy array, for a device whose memory is host memory.
+    """A Tack array on the memory of a NumPy array, for a device whose memory is host memory, or can become its own.
 
     The array may start at any byte. Where it is not aligned to its elements, the result's key says so, since atomics
     cannot work on it. If it is not writeable, neither is the result.
@@ -94,7 +102,7 @@ def wrap_numpy(values: HostArray, device: Device) -> Array:
     ValueError
         If the array is strided or of foreign byte order, or the device has memory of its own.
     """
-    if not device.supports("host_memory"):
+    if not (device.supports("host_memory") or device.supports("page_import")):
         raise ValueError(f"arrays on device {device.name}: copy it there with tack.asarray(a, device={device.name!r})")
     dtype = element_type(values.dtype)
     if not values.dtype.isnative:
@@ -109,7 +117,13 @@ def wrap_numpy(values: HostArray, device: Device) -> Array:
             "pass np.ascontiguousarray(a)"
         )
     address = values.__array_interface__["data"][0]
-    array = Array(dtype, values.shape, device, address, values, readonly=not flags.writeable)
+    owner = values if device.supports("host_memory") else device.backend.import_pages(values)
+    if owner is None:
+        raise ValueError(
+            f"arrays on device {device.name}, or writable ones of whole pages: copy it there with "
+            f"tack.asarray(a, device={device.name!r})"
+        )
+    array = Array(dtype, values.shape, device, address, owner, readonly=not flags.writeable)
     if address % dtype.itemsize:  # not flags.aligned: that asks for less on some machines
         array._key |= MISALIGNED
     return array
@@ -183,7 +197,8 @@ def wrap_dlpack(exporter: Any, device: Device) -> Array:
     ValueError
         If its memory is not the device's, or is strided.
     """
-    if not device.supports("host_memory") and device.backend.dlpack_device is not None:
+    visible = device.supports("host_memory") or device.supports("host_visible")
+    if not visible and device.backend.dlpack_device is not None:
         from tack.runtime.dlpack import take
 
         return take(exporter, device, cast("StreamOrder", device.backend))

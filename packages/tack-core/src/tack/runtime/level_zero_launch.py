@@ -1,7 +1,7 @@
 """The queue, the memory and the programs of a Level Zero device.
 
-The queue is one immediate command list, with a barrier before each command: so it is in order on every driver, also
-before version 1.9, which has a flag for that. The host waits for events.
+The queue is one immediate command list, with a barrier before each command: so it is in order on every driver, also on
+those that do not know the flag for that. The host waits for events.
 """
 
 from __future__ import annotations

@@ -147,7 +147,8 @@ def native_table(
     most_groups
         The most workgroups of one launch; larger calls return to Python.
     stream_words
-        The words "set_current", "context", "launch" and "stream" of the table.
+        The words "set_current", "context", "launch", "stream" and "pending_address" of the table. The last is where the
+        launches are counted that nobody has waited for.
     lock
         The stream's.
     """

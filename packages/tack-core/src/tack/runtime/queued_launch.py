@@ -63,6 +63,9 @@ class LaunchQueue(abc.ABC):
     def begin(self) -> None:  # noqa: B027
         """Before a call is enqueued, with the lock held: make a context current, refuse a forked process."""
 
+    def throttle(self) -> None:  # noqa: B027
+        """Before the lock is taken: wait until the driver's queue has room, so that no lock is held meanwhile."""
+
     def flush(self) -> None:  # noqa: B027
         """After a call that has no result, with the lock held: let the device start."""
 
@@ -190,7 +193,7 @@ class QueuedExecutable:
         Whatever must live as long as the functions.
     """
 
-    may_print = False
+    may_print, is_brief = False, True
 
     def __init__(
         self, queue: LaunchQueue, plan: LaunchPlan, function: Callable[[str], Any], owner: object = None
@@ -226,6 +229,7 @@ class QueuedExecutable:
         if self._native is not None:
             try:
                 self._raise_failure()
+                self._queue.throttle()
                 if self._launch_natively(block) == STATUS_OK:
                     return STATUS_OK
                 self._raise_failure()
@@ -244,6 +248,7 @@ class QueuedExecutable:
     def _enqueue(self, call: CallArguments, spaces: Sequence[LoopSpace], block: int) -> None:
         queue, cell, where = self._queue, None, "before its launch"
         try:
+            queue.throttle()
             with queue.lock:
                 queue.begin()
                 for number, (loop, space) in enumerate(zip(self._loops, spaces, strict=True), 1):

@@ -16,7 +16,7 @@ class ReferenceExecutable:
 
     interpreter: Interpreter
     address: int | None = None
-    context = 0
+    context, is_brief = 0, False
     may_print: bool = False
 
     def launch(self, block: int) -> int:
