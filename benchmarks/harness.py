@@ -210,10 +210,15 @@ class Local:
         self._reset = reset
         self.calls = 1
         self.once = self.sample()
-        if not reset:
-            while self.once * self.calls < SAMPLE_SECONDS and self.calls < MAX_CALLS:
-                self.calls = min(MAX_CALLS, max(2 * self.calls, round(SAMPLE_SECONDS / max(self.once, 1e-9))))
-                self.once = self.sample()
+        if not reset and self.once < SLOW:
+            self._calibrate()
+
+    def _calibrate(self) -> None:
+        """Find how many calls make a sample; the least of three, for the first call may be a slow one."""
+        self.once = min(self.once, *(self.sample() for _ in range(2)))
+        while self.once * self.calls < SAMPLE_SECONDS and self.calls < MAX_CALLS:
+            self.calls = min(MAX_CALLS, max(2 * self.calls, round(SAMPLE_SECONDS / max(self.once, 1e-9))))
+            self.once = min(self.sample() for _ in range(2))
 
     def sample(self) -> float:
         if self._reset:
