@@ -21,7 +21,7 @@ import tack
 from rigs import device_rig, other_process
 from tack.codegen.gpu_launcher_ir import MOST_PENDING
 from tack.lang.types import DTYPES
-from tack.runtime import dlpack, gpu_memory
+from tack.runtime import dlpack, gpu_memory, native_launch
 from tack.runtime.gpu_backend import GpuBackend
 from tack.runtime.gpu_memory import Event
 
@@ -215,6 +215,26 @@ def test_calls_wait_before_the_queue_is_full(gpu):
             add_to(x, 1)
             assert gpu._stream._pending.value <= MOST_PENDING
     assert len(waits) == 2000 // MOST_PENDING and x.numpy().tolist() == [2010] * 3
+
+
+def test_without_llvm_calls_take_the_path_through_python(gpu, monkeypatch):
+    """The same answers: loops in order, a result, bounds that fail."""
+    monkeypatch.setattr(native_launch, "launcher", lambda: None)
+
+    @tack.kernel
+    def both(x, n):
+        for i in range(n):
+            x[i] += 1
+        for i in range(x.size // n):
+            x[i] += 10
+        return x[0] * n
+
+    x = tack.zeros(6, tack.i32)
+    found = [both(x, n) for n in (2, 3, 6) for _ in range(6)]
+    assert not both._entry and both._state.lowerings[0].rows
+    assert found == [11 * (k + 1) * (2, 3, 6)[k // 6] for k in range(18)]
+    with pytest.raises(ValueError, match="zero"):
+        both(x, 0)
 
 
 def test_a_failing_launch_names_kernel_and_loop(gpu, monkeypatch):
