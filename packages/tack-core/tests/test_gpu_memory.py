@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ import tack
 from rigs import device_rig, other_process
 from tack.codegen.gpu_launcher_ir import MOST_PENDING
 from tack.lang.types import DTYPES
-from tack.runtime import dlpack, gpu_memory
+from tack.runtime import dlpack, gpu_memory, native_launch
 from tack.runtime.gpu_backend import GpuBackend
 from tack.runtime.gpu_memory import Event
 
@@ -214,6 +215,26 @@ def test_calls_wait_before_the_queue_is_full(gpu):
             add_to(x, 1)
             assert gpu._stream._pending.value <= MOST_PENDING
     assert len(waits) == 2000 // MOST_PENDING and x.numpy().tolist() == [2010] * 3
+
+
+def test_without_llvm_calls_take_the_path_through_python(gpu, monkeypatch):
+    """The same answers: loops in order, a result, bounds that fail."""
+    monkeypatch.setattr(native_launch, "launcher", lambda: None)
+
+    @tack.kernel
+    def both(x, n):
+        for i in range(n):
+            x[i] += 1
+        for i in range(x.size // n):
+            x[i] += 10
+        return x[0] * n
+
+    x = tack.zeros(6, tack.i32)
+    found = [both(x, n) for n in (2, 3, 6) for _ in range(6)]
+    assert not both._entry and both._state.lowerings[0].rows
+    assert found == [11 * (k + 1) * (2, 3, 6)[k // 6] for k in range(18)]
+    with pytest.raises(ValueError, match="zero"):
+        both(x, 0)
 
 
 def test_a_failing_launch_names_kernel_and_loop(gpu, monkeypatch):
@@ -508,3 +529,46 @@ def test_two_devices_of_a_kind(tmp_path):
     (tmp_path / "two_devices_kernel.py").write_text(KERNEL)
     here = str(Path(__file__).parent)
     assert other_process.run(TWO_DEVICES, path=[here, str(tmp_path)]).strip() == "right"
+
+
+FORK = """
+import json, os, sys
+sys.path[:0] = json.load(sys.stdin)["path"]
+from rigs import device_rig
+device_rig.install()
+import tack
+from two_devices_kernel import add_to
+for kind in ("cuda", "hip"):
+    x = tack.zeros(8, tack.i32, device=kind)
+    for _ in range(20):
+        add_to(x, 1)
+    assert add_to._entry, "the native launcher has taken over"
+    child = os.fork()
+    if child == 0:
+        for use in (lambda: add_to(x, 1), lambda: tack.zeros(3, device=kind), x.numpy, lambda: tack.Event(kind)):
+            try:
+                use()
+            except RuntimeError as error:
+                if "before this process was forked" not in str(error):
+                    os._exit(1)
+            else:
+                os._exit(2)
+        del x
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    add_to(x, 1)
+    assert status == 0 and x.numpy().tolist() == [21] * 8, (status, x.numpy())
+print("right")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_says_so_and_the_parent_goes_on(tmp_path):
+    """CALL-4: for native launches too, which ask nobody for their process."""
+    if device_rig.missing():
+        pytest.skip(str(device_rig.missing()))
+    if any(device_rig.has_hardware(kind) for kind in ("cuda", "hip")):
+        pytest.skip("this machine has a GPU, so that no rig of its kind is loaded")
+    (tmp_path / "two_devices_kernel.py").write_text(KERNEL)
+    here = str(Path(__file__).parent)
+    assert other_process.run(FORK, path=[here, str(tmp_path)]).strip() == "right"

@@ -398,6 +398,13 @@ def test_what_cannot_be_imported_is_refused(queue: MetalQueue) -> None:
             count_up(wrong)
 
 
+def test_a_copy_is_no_import(queue: MetalQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should PyObjC pass other memory than NumPy's, it is refused and not lost."""
+    monkeypatch.setattr(SWITCHES, "copies", True)
+    with pytest.raises(ValueError, match="copy it there"):
+        count_up(pages(1))
+
+
 def test_dlpack_out(queue: MetalQueue) -> None:
     a = tack.asarray(np.arange(5, dtype=np.int32))
     assert np.from_dlpack(a).tolist() == [0, 1, 2, 3, 4]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 from lane_rig import Compiled, host_unit, same_bits, typed_ir
 from numeric_oracles import a_dtype
+from tack.codegen.lane_cost import PLAIN
 from typing_rig import module
 
 ONE = "sin cos tan asin acos atan sinh cosh tanh exp exp2 expm1 log log2 log10 log1p".split()
@@ -168,6 +170,39 @@ def test_special_arguments(name: str) -> None:
             near = np.isfinite(got) & np.isfinite(wide) & (np.abs(got - wide) <= 3 * np.spacing(np.abs(wide)))
             assert np.all(same | near), (function, a[~(same | near)], b[~(same | near)])
             assert np.array_equal(np.signbit(got)[got == 0], np.signbit(wide)[got == 0]), function
+
+
+def test_only_what_is_used_is_written() -> None:
+    """A kernel has the functions that it calls, of its type, once for scalars and once for vectors."""
+    a = np.ones(8)
+    text = """
+    @tack.kernel
+    def some(out, a):
+        for i in range(a.size):
+            out[i] = tack.exp(a[i]) + tack.exp(-a[i])
+
+    @tack.kernel
+    def none(out, a):
+        for i in range(a.size):
+            out[i] = a[i] ** 2 + tack.sqrt(a[i]) / a[i] ** -1
+    """
+    kernels = module(text)
+    found = [
+        re.findall(r"^define internal .* @(__tack_\w+)\(", Compiled(typed_ir(kernels[k], a, a), 16).text, re.MULTILINE)
+        for k in ("some", "none")
+    ]
+    assert len(found[0]) in (1, 2) and all(symbol.startswith("__tack_exp_f64_") for symbol in found[0])
+    assert found[1] == []
+
+
+def test_processors_without_fused_products() -> None:
+    """The C library computes there, for scalars and lanes, with the same bits."""
+    a = arguments("f64", 100)
+    b = np.random.default_rng(6).permutation(a)
+    tree = typed_ir(module(all_functions())["k"], np.zeros((len(BOUNDS), a.size)), a, b)
+    scalar, lanes = Compiled(tree, 1, unit=PLAIN), Compiled(tree, 4, unit=PLAIN)
+    assert "__tack_exp" not in scalar.text + lanes.text
+    assert same_bits(run(scalar, a, b), run(lanes, a, b))
 
 
 def test_constants_are_derived() -> None:

@@ -80,6 +80,7 @@ class Switches:
         self.limit = 1 << 40  # bytes of all buffers together
         self.compiles = True
         self.most_lanes = _LANES  # that a pipeline is made for
+        self.copies = False  # PyObjC hands over a copy of memory that is to be imported
         self.fast_math: list[bool] = []  # of each library made
         self.notes: list[str] = []
         self.buffers: weakref.WeakSet[Buffer] = weakref.WeakSet()
@@ -496,7 +497,7 @@ class Device:
     ) -> Buffer | None:
         if _address(data) % _PAGE or length % _PAGE or length > data.nbytes or options != MTLResourceStorageModeShared:
             raise Abort("memory that is not whole pages")
-        return Buffer(data, None)
+        return Buffer(memoryview(mmap.mmap(-1, length)), None) if SWITCHES.copies else Buffer(data, None)
 
     def newLibraryWithSource_options_error_(
         self, source: str, options: MTLCompileOptions, error: None
@@ -511,10 +512,11 @@ class Device:
 
     def newComputePipelineStateWithDescriptor_options_reflection_error_(
         self, descriptor: MTLComputePipelineDescriptor, options: int, reflection: None, error: None
-    ) -> tuple[Pipeline | None, None, Refused | None]:
+    ) -> tuple[Pipeline | None, Refused | None]:
+        """PyObjC returns the error only: its metadata calls `reflection` no result."""
         if descriptor.function is None:
-            return None, None, Refused("computeFunction must not be nil.")
-        return Pipeline(descriptor.function, min(SWITCHES.most_lanes, descriptor.most or _LANES)), None, None
+            return None, Refused("computeFunction must not be nil.")
+        return Pipeline(descriptor.function, min(SWITCHES.most_lanes, descriptor.most or _LANES)), None
 
 
 MTLResourceStorageModeShared = 0

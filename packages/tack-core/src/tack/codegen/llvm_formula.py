@@ -149,6 +149,9 @@ class Flag:
     def __and__(self, other: Flag) -> Flag:
         return Flag(self.m, self.m.f.emit(f"and {self.m.type('i1')} {self.ssa}, {other.ssa}"))
 
+    def __or__(self, other: Flag) -> Flag:
+        return Flag(self.m, self.m.f.emit(f"or {self.m.type('i1')} {self.ssa}, {other.ssa}"))
+
     def __invert__(self) -> Flag:
         true = self.m._constant("i1", "true")
         return Flag(self.m, self.m.f.emit(f"xor {self.m.type('i1')} {self.ssa}, {true}"))

@@ -62,7 +62,7 @@ class LLVMCodeGen(LaunchEmitter):
         result: ir.IRReturn | None = None
         for statement in self.kernel.body:
             if isinstance(statement, ir.IRParallelFor):
-                name, own = f"body.{len(loops)}", counters(statement, self.kernel, prelude) if self.disjoint else []
+                name, own = f"body.{len(loops)}", counters(statement, self.kernel) if self.disjoint else []
                 self._body_function(name, statement, prelude)
                 if own:
                     self._body_function(f"{name}.own", statement, prelude, own)

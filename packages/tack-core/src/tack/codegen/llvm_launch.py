@@ -3,6 +3,7 @@
 For parallel loop k of a kernel the module has
 
 * ``body.k(parameters, begin, end, ranges)``: iterations begin <= flat < end, the only place with the user's code;
+* ``body.k.own``: the same where the loop's counters are copies of its own (`llvm_counters`);
 * ``chunk.k(context, begin, end, lane)``: what the thread pool calls: unpacks the argument block, calls the body;
 
 and one ``i32 tack_launch(block)``: evaluates the bounds of all loops, then runs the loops in order.
@@ -10,13 +11,14 @@ and one ``i32 tack_launch(block)``: evaluates the bounds of all loops, then runs
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 from tack.codegen.lane_cost import VectorUnit
 from tack.codegen.lane_plan import LanePlan, plan_lanes
 from tack.codegen.llvm_bounds import BoundsEmitter
 from tack.codegen.llvm_control import Region
-from tack.codegen.llvm_lanes import LaneEmitter
+from tack.codegen.llvm_counters import Counter, CounterEmitter
 from tack.codegen.llvm_values import FunctionText, Value, llvm_type
 from tack.codegen.work_estimate import work
 from tack.lang import ir
@@ -45,7 +47,7 @@ class _Nest:
     plan: LanePlan | None
 
 
-class LaunchEmitter(BoundsEmitter, LaneEmitter):
+class LaunchEmitter(BoundsEmitter, CounterEmitter):
     """Writes what surrounds the user's code."""
 
     disjoint: bool
@@ -59,20 +61,21 @@ class LaunchEmitter(BoundsEmitter, LaneEmitter):
 
     # -- parameters
 
-    def _block_arguments(self, block: str) -> list[str]:
-        """Load every parameter from the argument block: typed texts in the order of `_formal_parameters`."""
-        arguments: list[str] = []
+    def _block_arguments(self, block: str) -> list[list[str]]:
+        """Load every parameter from the argument block: for each its typed texts, as `_formal_parameters` has them."""
+        arguments: list[list[str]] = []
         for position, param in enumerate(self.kernel.params):
             if isinstance(param.type, ArrayType):
-                arguments.append(f"ptr {self._block_word(block, position, 0, 'ptr')}")
+                texts = [f"ptr {self._block_word(block, position, 0, 'ptr')}"]
                 extents = self._block_word(block, position, 2, "ptr")
                 for axis in range(param.type.ndim):
                     place = self.f.emit(f"getelementptr i64, ptr {extents}, i64 {axis}")
-                    arguments.append(f"i64 {self.f.emit(f'load i64, ptr {place}')}")
+                    texts.append(f"i64 {self.f.emit(f'load i64, ptr {place}')}")
+                arguments.append(texts)
             else:
                 assert param.type is not None
                 word = self._block_word(block, position, 0, "i64")
-                arguments.append(f"{llvm_type(param.type)} {self._from_word(word, param.type)}")
+                arguments.append([f"{llvm_type(param.type)} {self._from_word(word, param.type)}"])
         return arguments
 
     def _from_word(self, word: str, dtype: DType) -> str:
@@ -84,12 +87,16 @@ class LaunchEmitter(BoundsEmitter, LaneEmitter):
 
     # -- one loop
 
-    def _body_function(self, number: int, loop: ir.IRParallelFor, prelude: list[ir.IRStmt]) -> None:
-        """The user's code for a run of consecutive iterations; ranges that are literals stay literals."""
+    def _body_function(
+        self, name: str, loop: ir.IRParallelFor, prelude: list[ir.IRStmt], own: list[Counter] | None = None
+    ) -> None:
+        """The user's code for a run of consecutive iterations; ranges that are literals stay literals. The arrays `own`
+        are copies that no other thread knows."""
         self._begin_function(self.kernel)
+        self.counted = frozenset(counter.name for counter in own or ())
         formals = self._formal_parameters(self.kernel, noalias=self.disjoint)
         formals += ["i64 %begin", "i64 %end"]
-        formals += [f"i64 %{name}.{axis}" for axis in range(len(loop.ranges)) for name in ("start", "step", "count")]
+        formals += [f"i64 %{word}.{axis}" for axis in range(len(loop.ranges)) for word in ("start", "step", "count")]
         self._block(prelude)
         rank, names = len(loop.ranges), assigned(loop.body)
         # An iteration starts from what the locals that it assigns held before the loop.
@@ -104,7 +111,7 @@ class LaunchEmitter(BoundsEmitter, LaneEmitter):
         self._level(_Nest(loop, entering, names, first, last, plan), 0, "true", "true")
         self.f.close("ret void")
         # noinline: a promise on a parameter does not survive inlining as well, and the unpacking stays out of the way.
-        header = f"define internal void @body.{number}({', '.join(formals)}) noinline nounwind"
+        header = f"define internal void @{name}({', '.join(formals)}) noinline nounwind"
         self.module.functions.append(self.f.text(header))
 
     def _iteration(self, loop: ir.IRParallelFor, entering: list[tuple[str, Value]], latch: str) -> None:
@@ -159,15 +166,16 @@ class LaunchEmitter(BoundsEmitter, LaneEmitter):
         positions[0] = rest
         return positions
 
-    def _chunk_function(self, number: int, loop: ir.IRParallelFor) -> None:
+    def _chunk_function(self, number: int, loop: ir.IRParallelFor, known: list[Counter]) -> None:
         """The pool's entry: context word 0 is the argument block, then start, step and count of each range."""
         self.f = FunctionText()
         block = self.f.emit("load ptr, ptr %context")
-        arguments = [*self._block_arguments(block), "i64 %begin", "i64 %end"]
+        arguments, ranges = self._block_arguments(block), ["i64 %begin", "i64 %end"]
         for word in range(_RANGE_WORDS * len(loop.ranges)):
             place = self.f.emit(f"getelementptr i64, ptr %context, i64 {word + 1}")
-            arguments.append(f"i64 {self.f.emit(f'load i64, ptr {place}')}")
-        self.f.do(f"call void @body.{number}({', '.join(arguments)})")
+            ranges.append(f"i64 {self.f.emit(f'load i64, ptr {place}')}")
+        sizes = [self._block_word(block, counter.position, 1, "i64") for counter in known]
+        self._call_body(number, arguments, ranges, known, sizes)
         self.f.close("ret void")
         header = f"define internal void @chunk.{number}(ptr %context, i64 %begin, i64 %end, i64 %lane) nounwind"
         self.module.functions.append(self.f.text(header))
@@ -191,7 +199,8 @@ class LaunchEmitter(BoundsEmitter, LaneEmitter):
         for number, (loop, (context, total)) in enumerate(zip(loops, contexts, strict=True)):
             self._run_loop(number, loop, context, total)
         if has_result:
-            word = self.f.emit(f"call i64 @result({', '.join(self._block_arguments('%block'))})")
+            given = ", ".join(itertools.chain(*self._block_arguments("%block")))
+            word = self.f.emit(f"call i64 @result({given})")
             place = self.f.emit(f"getelementptr i64, ptr %block, i64 {3 * len(self.kernel.params)}")
             self.f.do(f"store i64 {word}, ptr {place}")
         self.f.close("ret i32 0")

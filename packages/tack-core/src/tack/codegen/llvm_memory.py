@@ -22,13 +22,15 @@ _WIDE_STRIDES: Final = (2, 3, 4)
 
 
 class MemoryEmitter(ArithmeticEmitter):
-    """Accesses. `arrays` has the storage of every array of the function, `unit` what vectors the processor has."""
+    """Accesses. `arrays` has the storage of every array of the function, `unit` what vectors the processor has; atomic
+    operations on the arrays `counted` are plain ones, since no other thread knows these."""
 
     arrays: dict[str, ArrayStorage]
 
     def __init__(self) -> None:
         super().__init__()
         self.unit: VectorUnit = PLAIN
+        self.counted: frozenset[str] = frozenset()
 
     def _array_attribute(self, node: ir.IRArrayAttr) -> Value:
         extents = self.arrays[node.array].extents
@@ -232,9 +234,14 @@ class MemoryEmitter(ArithmeticEmitter):
         """Relaxed, and the old value; lanes one after the other."""
         storage = self.arrays[node.array]
         values = [self._flat_index(storage, node.index), *(self._expr(a) for a in node.args)]
+        operate = self._tally if node.array in self.counted else self._atomic_scalar
         if self.shapes.of(node) is VARYING:
-            return self._lane_by_lane(storage.dtype, values, lambda v: self._atomic_scalar(node.op, storage, v))
-        return self._atomic_scalar(node.op, storage, values)
+            return self._lane_by_lane(storage.dtype, values, lambda v: operate(node.op, storage, v))
+        return operate(node.op, storage, values)
+
+    def _tally(self, op: str, storage: ArrayStorage, values: list[Value]) -> Value:
+        """An operation on an array of this thread's own; see `CounterEmitter`."""
+        raise NotImplementedError
 
     def _atomic_scalar(self, op: str, storage: ArrayStorage, values: list[Value]) -> Value:
         """The alignment is the element's own: a lock needs that."""

@@ -261,15 +261,16 @@ def _power_of_size(m: Formula, x: Real, y: Real) -> Real:
 
 
 def _pow(m: Formula, x: Real, y: Real) -> Real:
-    """``x ** y``: of zero, subnormal numbers, infinities and NaN by the library."""
+    """``x ** y``: of subnormal numbers, infinities and NaN by the library."""
     size = abs(x)
     whole = m.intrinsic("floor", y).equals(y)
     half = 0.5 * y
     odd = whole & ~m.intrinsic("floor", half).equals(half)
-    result = _power_of_size(m, size, y)
+    at_zero = m.select(y > 0.0, 0.0, m.select(y < 0.0, math.inf, 1.0))
+    result = m.select(size.equals(0.0), at_zero, _power_of_size(m, size, y))
     result = m.select(odd, result.with_sign_of(x), result)
     result = m.select((x < 0.0) & ~whole, math.nan, result)
-    usual = (size >= _LEAST_NORMAL) & (size <= _GREATEST) & (abs(y) <= 2.0**70)
+    usual = ((size >= _LEAST_NORMAL) | size.equals(0.0)) & (size <= _GREATEST) & (abs(y) <= 2.0**70)
     return m.rarely(~usual, result, lambda: m.library("pow", x, y))
 
 

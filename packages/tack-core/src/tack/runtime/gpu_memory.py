@@ -90,8 +90,14 @@ class Cell:
     def __init__(self, free: deque[int], address: int) -> None:
         self._free, self.address = free, address
 
+    def give_back(self) -> None:
+        """Let others have it; for who is done with it before the object goes."""
+        address, self.address = self.address, 0
+        if address:
+            self._free.append(address)
+
     def __del__(self) -> None:
-        self._free.append(self.address)
+        self.give_back()
 
 
 class Event:

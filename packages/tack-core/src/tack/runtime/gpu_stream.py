@@ -119,7 +119,9 @@ class Stream(LaunchQueue):
 
     def read(self, cell: Cell, nbytes: int) -> bytes:
         self.wait()
-        return ctypes.string_at(cell.address, nbytes)
+        found = ctypes.string_at(cell.address, nbytes)
+        cell.give_back()
+        return found
 
     # -- copies
 

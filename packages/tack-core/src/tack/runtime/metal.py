@@ -146,7 +146,7 @@ class MetalBackend(Backend):
             wanted.setComputeFunction_(library.newFunctionWithName_(plan.name))
             wanted.setMaxTotalThreadsPerThreadgroup_(plan.group)
             make = self.device.newComputePipelineStateWithDescriptor_options_reflection_error_
-            state, _, error = make(wanted, 0, None, None)
+            state, error = make(wanted, 0, None, None)
             words = "no reason given" if error is None else error.localizedDescription()
         if state is None:
             raise MetalError(f"{self._queue.label} makes no pipeline of `{plan.name}`: {words}")

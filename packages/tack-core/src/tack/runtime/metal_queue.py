@@ -154,7 +154,11 @@ class MetalQueue(LaunchQueue):
         shared = api().MTLResourceStorageModeShared
         with pool():
             made = self.device.newBufferWithBytesNoCopy_length_options_deallocator_(data, data.nbytes, shared, None)
-            return None if made is None else self._known(Memory(made, data.nbytes, values))
+            if made is None:
+                return None
+            memory = Memory(made, data.nbytes, values)
+        # A bridge that hands over a copy would lose what kernels store.
+        return self._known(memory) if memory.address == values.__array_interface__["data"][0] else None
 
     def _known(self, memory: Memory) -> Memory:
         """Enter memory in the table; of buffers at one address the largest is the one that is used."""
