@@ -16,7 +16,7 @@ from tack.lang.array import Array, new_array
 from tack.lang.intrinsics import PUBLIC
 from tack.lang.kernel import Kernel, kernel
 from tack.lang.records import record
-from tack.lang.types import BY_NAME, DType, Scalar
+from tack.lang.types import BY_NAME, DType
 
 local = PUBLIC["local"]
 i32: Any = types.i32  # to a type checker its calls give host scalars, which have no operators
@@ -41,7 +41,7 @@ class _Plan:
 
 
 # A table of 2048 counts fits the innermost cache of a processor, and 32 bits take three passes, not four.
-_FEW_THREADS = _Plan(digit_bits=11, parts=64, part_size=4096)
+_FEW_THREADS = _Plan(digit_bits=11, parts=64, part_size=1 << 16)
 _MANY_THREADS = _Plan(digit_bits=4, parts=1 << 14, part_size=64)
 
 
@@ -49,7 +49,7 @@ _MANY_THREADS = _Plan(digit_bits=4, parts=1 << 14, part_size=64)
 def _pass_kernels(position: DType, digits: int) -> tuple[Kernel, Kernel]:
     """The kernels that count and that move, for positions of a type and tables of a size."""
 
-    # `flip` turns the order of signed numbers into that of unsigned ones.
+    # `flip` turns the order of the digits with a sign bit into that of unsigned ones.
     @kernel
     def count(keys: Any, counts: Any, parts: i64, shift: Any, last: Any, flip: Any) -> None:  # type: ignore[valid-type]
         for part in range(parts):
@@ -57,7 +57,7 @@ def _pass_kernels(position: DType, digits: int) -> tuple[Kernel, Kernel]:
             for digit in range(last + 1):
                 mine[digit] = 0
             for i in range(keys.size * part // parts, keys.size * (part + 1) // parts):
-                mine[i32((keys[i] ^ flip) >> shift) & last] += 1
+                mine[(i32(keys[i] >> shift) & last) ^ flip] += 1
             for digit in range(last + 1):
                 counts[digit * parts + part] = mine[digit]
 
@@ -69,7 +69,7 @@ def _pass_kernels(position: DType, digits: int) -> tuple[Kernel, Kernel]:
                 place[digit] = starts[digit * parts + part]
             for i in range(keys.size * part // parts, keys.size * (part + 1) // parts):
                 key = keys[i]
-                digit_of_key = i32((key ^ flip) >> shift) & last
+                digit_of_key = (i32(key >> shift) & last) ^ flip
                 out[place[digit_of_key]] = key
                 place[digit_of_key] += 1
 
@@ -149,16 +149,17 @@ def _sort(source: Array, target: Array) -> None:
         keys = turns[1]
     elif overlap(keys, turns[0]):
         keys = keys.copy()
-    flip = sign if dtype.is_integer and dtype.is_signed else unsigned(0)
+    has_sign = dtype.is_integer and dtype.is_signed
     bits = -(-dtype.bits // passes)
     for k in range(passes):
+        flip = (1 << (dtype.bits - 1)) >> k * bits if has_sign and k == passes - 1 else 0
         _pass(plan, keys, turns[k % 2], k * bits, bits, flip)
         keys = turns[k % 2]
     if dtype.is_float:
         _restore_floats(result, sign)
 
 
-def _pass(plan: _Plan, keys: Array, out: Array, shift: int, bits: int, flip: Scalar) -> None:
+def _pass(plan: _Plan, keys: Array, out: Array, shift: int, bits: int, flip: int) -> None:
     """Move keys to where their digit of `bits` bits from `shift` on puts them."""
     position = i32 if keys.size < 1 << 31 else i64
     count, move = _pass_kernels(position, 1 << plan.digit_bits)
