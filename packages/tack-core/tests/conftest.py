@@ -65,6 +65,7 @@ ON_OWN_MEMORY = {
     "test_shared_memory",
     "test_sums_in_loops",
     "test_texture3d",
+    "test_wide_accesses",
     "test_workgroup_differential",
     "test_workgroups",
 }
