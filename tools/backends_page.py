@@ -45,7 +45,7 @@ def declared(kind: str) -> Declared:
     found = set(backend.capabilities)
     found |= {"device reductions"} if backend.supports_device_reductions else set()
     found |= {"host_visible"} if "host_memory" in found else set()
-    return frozenset(found), frozenset(found)
+    return frozenset(found), frozenset(found) | getattr(backend, "reported", frozenset())
 
 
 def _of_opencl() -> Declared:

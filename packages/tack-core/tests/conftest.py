@@ -65,6 +65,7 @@ ON_OWN_MEMORY = {
     "test_shared_memory",
     "test_sums_in_loops",
     "test_texture3d",
+    "test_wide_accesses",
     "test_workgroup_differential",
     "test_workgroups",
 }
@@ -101,11 +102,15 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         for capability in marker.args:
             if not target.supports(capability):
                 pytest.skip(f"device {target.name} lacks {capability}")
-    if not target.supports("host_memory"):
-        copy_arguments(monkeypatch, target)
+    if target.supports("host_memory"):
+        with target:
+            yield target
+        return
+    copy_arguments(monkeypatch, target)
+    device_rig.misuse(target)  # by a test without this fixture
     with target:
         yield target
-    noted = metal_rig.misuse() if target.name == "metal" else device_rig.misuse(target)
+    noted = device_rig.misuse(target) + (metal_rig.misuse() if target.name == "metal" else "")
     assert not noted, noted
 
 

@@ -10,7 +10,7 @@ import ctypes
 import gc
 import re
 from collections.abc import Callable, Iterator
-from ctypes import byref, c_float, c_int64, c_uint64, c_void_p
+from ctypes import byref, c_float, c_int, c_int64, c_uint64, c_void_p
 from typing import Any
 
 import numpy as np
@@ -498,3 +498,30 @@ def test_devices_have_memory_of_their_own(rig: Rig) -> None:
         values_of(rig)
     finally:
         rig.library.gpu_set_devices(1)
+
+
+# ------------------------------------------------------------------------------------------------ undefined behaviour
+
+
+@pytest.mark.parametrize(
+    ("statement", "word"),
+    [
+        ("out[0] = a + 2147483647;", "add_overflow"),
+        ("out[0] = -2147483647 - 1 - a;", "sub_overflow"),
+        ("out[0] = (a << 16) * (a << 16);", "mul_overflow"),
+        ("out[0] = 1 << (a + 31);", "shift_out_of_bounds"),
+        ("out[0] = (int)((float)a * 3e9f);", "float_cast_overflow"),
+        ("int few[2] = {1, 2}; out[0] = few[a + 1];", "out_of_bounds"),
+        ("out[0] = (int)((unsigned)a + 2147483647u);", ""),
+    ],
+)
+def test_undefined_behaviour_is_noted(rig: Rig, statement: str, word: str) -> None:
+    """Also where the number that comes out is the wanted one; every test on a rig asks for the note."""
+    text = f'extern "C" __global__ __launch_bounds__(32) void k(int* out, int a) {{\n    {statement}\n}}\n'
+    module = gpu_stream.Module(rig.stream, rig.backend.compile_text(text, "k"))
+    memory = rig.memory(64)
+    device_rig.misuse(rig.device)
+    rig.launch(module.function("k"), c_uint64(memory.address), c_int(1), block=(1, 1, 1))
+    rig.stream.wait()
+    noted = device_rig.misuse(rig.device)
+    assert (f"{word}, at line 2" in noted) if word else not noted

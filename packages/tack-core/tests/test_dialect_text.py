@@ -401,3 +401,11 @@ def test_atomics_of_opencl_follow_the_option() -> None:
     explicit = text_of("opencl", kernel, *types, options=OpenCLOptions(explicit_atomics=True))
     assert "atomic_cmpxchg" in plain and "_explicit" not in plain
     assert "memory_order_relaxed, memory_scope_device" in explicit and "cmpxchg" not in explicit
+
+
+@pytest.mark.parametrize(("dialect", "shuffles"), [("cuda", 5), ("hip", 5), ("opencl", 0), ("metal", 0)])
+def test_the_last_halves_of_a_block_reduction_need_no_barriers(dialect: str, shuffles: int) -> None:
+    """GRP-9: the pairs are the same; what the bits are is in test_dialect_workgroups.py."""
+    kernel = make("x, out", ("i in range(x.size)", "s = tack.block_sum(x[i])\nout[i] = s"))
+    text = text_of(dialect, kernel, array("f32"), array("f32"))
+    assert len(re.findall(r"__shfl_down(?:_sync)?\(", text)) == shuffles

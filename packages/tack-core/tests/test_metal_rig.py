@@ -20,6 +20,7 @@ import pytest
 import tack
 from rigs import device_rig, metal_rig
 from rigs.metal_rig import SWITCHES
+from tack.codegen.msl_gen import MSLCodeGen
 from tack.runtime import metal, metal_api, metal_queue
 from tack.runtime.metal_api import MetalError
 from tack.runtime.metal_queue import Commands, MetalQueue
@@ -187,6 +188,34 @@ def test_planted_faults_are_found(queue: MetalQueue, monkeypatch: pytest.MonkeyP
     gc.collect()
     metal_rig.misuse()
     probe()
+
+
+class NarrowIndex(MSLCodeGen):
+    """The planted fault: a thread's iteration in 32 bits."""
+
+    def _flat_index(self) -> str:
+        name = super()._flat_index()
+        self.b.lines[-1] = self.b.lines[-1].replace(" = ", " = (long)(uint)(").replace(";", ");")
+        return name
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_iterations_beyond_32_bits(queue: MetalQueue, narrow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LOOP-12: more than 2**32 iterations, in pieces; a 32-bit index, planted, gives wrong numbers."""
+    if narrow:
+        monkeypatch.setattr(metal, "MSLCodeGen", NarrowIndex)
+
+    @tack.kernel
+    def far(out, n):
+        for i in range(n):
+            if i >= 4294967296:
+                out[i - 4294967296] = i
+
+    out = tack.zeros(300, tack.i64)
+    with SWITCHES.running_only_the_ends(2):
+        far(out, 2**32 + 300)
+        found = out.numpy()
+    assert np.array_equal(found, np.arange(300) + 2**32) != narrow
 
 
 def test_fast_math_is_off(queue: MetalQueue) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tack
 from dialects import make, needs_compiler, run
 from rigs import host_run
 from tack.codegen.c_family import CFamilyOptions
@@ -98,16 +99,46 @@ def test_in_place_and_one_array_twice(dialect: str) -> None:
 
 @HOST
 @needs_compiler
-def test_a_stencil_loads_its_neighbours_one_by_one(dialect: str) -> None:
-    kernel = make("a, b", ("i in range(1, b.shape[0] - 1)", "b[i] = a[i - 1] + a[i] * 2.0 + a[i + 1]"))
+def test_ranges_that_start_elsewhere(dialect: str) -> None:
+    """Offsets that are misaligned, and those that fit the start."""
+    kernel = make("a, b", ("i in range(1, b.shape[0] - 1)", "b[i] = a[i + 3] * 2.0"))
     assert each_of(kernel, np.zeros(8, np.float32), np.zeros(8, np.float32)) == [4]
     for n in (5, 1030, 4096):
-        for offset in (0, 3):  # the loop starts at 1, so that these are the misaligned and the aligned case
-            a, b = at_offset(floats(n), offset), at_offset(np.zeros(n, np.float32), offset)
+        for offsets in ((0, 0), (0, 3), (4, 7)):
+            a, b = at_offset(floats(n + 2), offsets[0]), at_offset(np.zeros(n, np.float32), offsets[1])
             expected = b.copy()
-            expected[1:-1] = a[:-2] + a[1:-1] * 2 + a[2:]
+            expected[1:-1] = a[4 : n + 2] * 2
             run(dialect, kernel, a, b, options=DISJOINT)
             assert (b == expected).all()
+
+
+SHAPES = [(3, 3), (5, 1030), (40, 300), (3, 700), (260, 4), (3, 4, 5), (3, 5, 300), (9, 70, 100), (4, 3, 5, 259)]
+
+
+@HOST
+@needs_compiler
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_stencils_of_several_dimensions(dialect: str, shape: tuple[int, ...]) -> None:
+    """Rows longer and shorter than a workgroup, and neighbours along every axis."""
+    names = "i j k m".split()[: len(shape)]
+    ranges = ", ".join(f"(1, b.shape[{axis}] - 1)" for axis in range(len(shape)))
+    here = ", ".join(names)
+    terms = [f"a[{here}]"]
+    for name in names:
+        terms += [f"a[{here.replace(name, f'{name} {sign} 1')}]" for sign in "-+"]
+    body = f"if a[{here}] == 7.0:\n    continue\nb[{here}] = {' + '.join(terms)}"
+    kernel = make("a, b", (f"{here} in tack.ndrange({ranges})", body))
+    a, b = floats(shape), floats(shape, seed=2)
+    assert each_of(kernel, a, b) == [4]
+    inner = (slice(1, -1),) * len(shape)
+    total = a[inner].copy()
+    for axis in range(len(shape)):
+        for move in (slice(0, -2), slice(2, None)):
+            total += a[(*inner[:axis], move, *inner[axis + 1 :])]
+    expected = b.copy()
+    expected[inner] = np.where(a[inner] == 7, b[inner], total)
+    run(dialect, kernel, a, b, options=DISJOINT)
+    assert (b == expected).all()
 
 
 @HOST
@@ -176,6 +207,47 @@ def test_whole_aligned_groups_and_no_others_take_the_wide_way(monkeypatch: pytes
         assert (out[:done] == (2 * x + y)[:done]).all() and (out[done:] == 0).all()
 
 
+# --------------------------------------------------------------------------------------------------------- devices
+
+
+@tack.kernel
+def mixed(small, wide, out):
+    for i in range(out.shape[0]):
+        out[i] = wide[i] * 2.0 + small[i]
+
+
+@tack.kernel
+def rows(a, b):
+    for i, j in tack.ndrange(a.shape[0], a.shape[1]):
+        b[i, j] = a[i, j] + 1.0
+
+
+@tack.kernel
+def around(a, b):
+    for i, j in tack.ndrange((1, a.shape[0] - 1), (1, a.shape[1] - 1)):
+        b[i, j] = a[i - 1, j] + a[i + 1, j] + a[i, j - 1] + a[i, j + 1]
+
+
+@pytest.mark.parametrize("size", [1, 1023, 1024, 4096, 100_003])
+def test_streams_on_every_device(device: tack.Device, size: int) -> None:
+    small, wide = floats(size, np.int8), floats(size, seed=2)
+    out = tack.zeros(size, tack.f32)
+    mixed(tack.asarray(small), tack.asarray(wide), out)
+    assert (out.numpy() == wide * 2 + small).all()
+    mixed(tack.asarray(small), out, out)  # in place: arrays that overlap
+    assert (out.numpy() == (wide * 2 + small) * 2 + small).all()
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (64, 1024), (65, 1000), (5, 1027), (2000, 7)], ids=str)
+def test_rows_on_every_device(device: tack.Device, shape: tuple[int, int]) -> None:
+    a, b = floats(shape), tack.zeros(shape, tack.f32)
+    rows(tack.asarray(a), b)
+    assert (b.numpy() == a + 1).all()
+    b = tack.zeros(shape, tack.f32)
+    around(tack.asarray(a), b)
+    assert (b.numpy()[1:-1, 1:-1] == a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:]).all()
+
+
 # ------------------------------------------------------------------------------------------------- which loops are wide
 
 F = np.zeros(8, np.float32)
@@ -185,6 +257,7 @@ NARROW = {
     "a store under a condition": ("x, y, out", "if x[i] > 0.0:\n    out[i] = x[i]"),
     "a serial loop": ("x, y, out", "s = 0.0\nfor j in range(3):\n    s += x[j]\nout[i] = s"),
     "an atomic": ("x, y, out", "tack.atomic_add(y, 0, x[i])\nout[i] = x[i]"),
+    "neighbours": ("x, y, out", "out[i] = x[i - 1] + x[i + 1]"),
     "an early end": ("x, y, out", "if x[i] > 0.0:\n    continue\nout[i] = x[i]"),
     "an index from memory": ("x, y, out", "out[tack.i64(x[i])] = 1.0"),
     "much arithmetic": ("x, y, out", "out[i] = tack.sin(x[i]) ** tack.cos(y[i]) + tack.exp(x[i]) + tack.log(y[i])"),

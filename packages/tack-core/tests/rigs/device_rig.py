@@ -83,12 +83,17 @@ def is_rig(device: Any) -> bool:
 
 
 def misuse(device: Any) -> str:
-    """What a rig has noted, since it was last asked, that the real driver leaves undefined and so would not report."""
-    if not is_rig(device) or device.name.partition(":")[0] != "level_zero":
+    """What a rig has noted, since it was last asked, that the real thing leaves undefined and so would not report."""
+    if missing():
         return ""
-    note = library("level_zero").rig_ze_misuse
-    note.restype = ctypes.c_char_p
-    return note().decode()
+    undefined = core().rig_undefined
+    undefined.restype = ctypes.c_char_p
+    found = undefined().decode()
+    if is_rig(device) and device.name.partition(":")[0] == "level_zero":
+        note = library("level_zero").rig_ze_misuse
+        note.restype = ctypes.c_char_p
+        found += note().decode()
+    return found
 
 
 def library(kind: str) -> ctypes.CDLL:

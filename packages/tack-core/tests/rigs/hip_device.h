@@ -10,6 +10,10 @@ struct rig_ids {
     unsigned x;
 };
 #define __syncthreads __builtin_amdgcn_s_barrier
+__device__ inline float __shfl_down(float v, unsigned by) {
+    const int lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u));
+    return __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute((lane + by) * 4, __builtin_bit_cast(int, v)));
+}
 #define RIG_UNARY(name) extern "C" __device__ float name##f(float); extern "C" __device__ double name(double);
 #define RIG_BINARY(name) extern "C" __device__ float name##f(float, float); extern "C" __device__ double name(double, double);
 RIG_UNARY(sqrt) RIG_UNARY(sin) RIG_UNARY(cos) RIG_UNARY(tan) RIG_UNARY(asin) RIG_UNARY(acos) RIG_UNARY(atan)

@@ -29,7 +29,8 @@ FOLDER = "TACK_TEST_RIG_DIR"
 
 _FLAGS = (
     "-std=c++17 -O0 -fPIC -w -nostdinc -ffp-contract=on -fno-math-errno -fno-exceptions -fno-rtti "
-    "-fno-asynchronous-unwind-tables -fno-stack-protector -DRIG_DEVICE"
+    "-fno-asynchronous-unwind-tables -fno-stack-protector -DRIG_DEVICE "
+    "-fsanitize=signed-integer-overflow,shift,integer-divide-by-zero,float-cast-overflow,bool"
 ).split()
 
 
@@ -156,6 +157,7 @@ def _command(dialect: str) -> tuple[str, ...]:
     found = compiler()
     assert found is not None, "no C++ compiler"
     flags = [*_FLAGS, f"-I{SHIMS}", *([f"-I{SHIMS / 'metal'}"] if dialect == "metal" else [])]
+    flags.append("-fsanitize=array-bounds" if "clang" in found else "-fsanitize=bounds")
     if has_fma():
         flags.append("-mfma")
     command = [found, *flags, "-c", "-x", "c++", "-", "-o", "OUT"]

@@ -114,8 +114,19 @@ class Switches:
         finally:
             left.value = -1
 
+    @contextmanager
+    def running_only_the_ends(self, groups: int) -> Iterator[None]:
+        """Of each launch only so many groups at its start and end run."""
+        ends = ctypes.c_uint.in_dll(device_rig.core(), "rig_ends")
+        ends.value = groups
+        try:
+            yield
+        finally:
+            ends.value = 0
+
 
 SWITCHES = Switches()
+_C = ctypes.CDLL(None)
 _pools = threading.local()
 _running = threading.Lock()
 
@@ -198,7 +209,7 @@ def _map_twice(nbytes: int) -> tuple[memoryview, mmap.mmap]:
         os.close(fd)
     ctypes.memset(_address(memoryview(host)), POISON, whole)
     guard = ctypes.c_void_p(_address(memoryview(gpu)) + whole)
-    if ctypes.CDLL(None).mprotect(guard, ctypes.c_size_t(_PAGE), 0):
+    if _C.mprotect(guard, ctypes.c_size_t(_PAGE), 0):
         raise OSError("mprotect")
     return memoryview(host)[:nbytes], gpu
 

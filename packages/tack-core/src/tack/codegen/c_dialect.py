@@ -43,7 +43,8 @@ class Dialect:
     "private", "shared", "constant"), with a trailing blank where there is one. `float_from_bits` and `float_to_bits`
     reinterpret, by width. `bitcast` reinterprets a u{N} as an i{N}, where the dialect defines that (`{type}`, `{}`).
     `image` is the type of a volume that the device filters, and `image_sample` its value at a point (`{image}`, `{x}`,
-    `{y}`, `{z}`), in texels.
+    `{y}`, `{z}`), in texels. `shuffle_down` is the `{value}` of the lane `{by}` lanes further on, in the first 32 lanes
+    of a workgroup, where all of them ask.
     """
 
     device: str
@@ -64,6 +65,7 @@ class Dialect:
     bitcast: str = ""
     image: str = ""
     image_sample: str = ""
+    shuffle_down: str = ""
 
     def type(self, dtype: DType) -> str:
         return self.types[dtype.name]

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tack.codegen.c_launch import LaunchEmitter
+from tack.codegen.c_strided import STEP, StridedEmitter
 from tack.codegen.host_bounds import plan_ranges
-from tack.codegen.launch_plan import FIRST, STOP, TRIPS, KernelPlan
+from tack.codegen.launch_plan import STOP, TRIPS, KernelPlan
 from tack.codegen.wide_accesses import Access, WidePlan, place, plan_wide
 from tack.lang import ir
 from tack.lang.types import DType, i64, u64
 
-_STEP = "tack_step"  # the number of the iteration among those of a thread
 
-
-class WideEmitter(LaunchEmitter):
+class WideEmitter(StridedEmitter):
     """Writes a loop's kernel one way or the other. `wide_bytes` is what a dialect says: its widest access, or 0."""
 
     wide_bytes: ClassVar[int] = 0
@@ -36,14 +34,9 @@ class WideEmitter(LaunchEmitter):
         self.b.open(f"if ({self._is_whole(loop, wide, first)})")
         self._together(loop, wide, first)
         self.b.otherwise()
-        self._one_by_one(loop, wide, first)
+        self._one_by_one(loop, wide.each, first)
         self.b.close()
         return self._finish_kernel(f"loop{number}", plan_ranges(loop, self.positions, self.kernel.params), wide.each)
-
-    def _group_first(self, each: int) -> str:
-        wide, unsigned = self._type(i64), self._type(u64)
-        offset = f"({wide})(({unsigned}){self.dialect.group} * {self.group * each}u)"
-        return self._temporary(f"{self._takes(FIRST)} + {offset}", i64)
 
     def _is_whole(self, loop: ir.IRParallelFor, wide: WidePlan, first: str) -> str:
         """A condition that all threads of a workgroup decide alike."""
@@ -79,8 +72,8 @@ class WideEmitter(LaunchEmitter):
         inner, counter = self._variable(loop.vars[-1]), self._type(i64)
         start = self._temporary(inner, i64)
         self.b.lines.append("    #pragma unroll")
-        self.b.open(f"for ({counter} {_STEP} = 0; {_STEP} < {wide.each}; ++{_STEP})")
-        self.b.do(f"{inner} = {start} + {_STEP};")
+        self.b.open(f"for ({counter} {STEP} = 0; {STEP} < {wide.each}; ++{STEP})")
+        self.b.do(f"{inner} = {start} + {STEP};")
         self._block(loop.body)
         self.b.close()
         for target, pack in targets:
@@ -94,7 +87,7 @@ class WideEmitter(LaunchEmitter):
             packs[place(node)] = name = self.b.name()
             value = f" = *{self._wide_element(node, each)}" if loads else ""
             self.b.do(f"{self.pack_type(self.arrays[node.array].dtype, each)} {name}{value};")
-        return f"{name}.e[{_STEP}]"
+        return f"{name}.e[{STEP}]"
 
     def _wide_element(self, node: Access, each: int) -> str:
         """The address of a wide access."""
@@ -110,17 +103,6 @@ class WideEmitter(LaunchEmitter):
         text = f"struct alignas({dtype.itemsize * each}) {name} {{\n    {element} e[{each}];\n}};\n"
         self.module.declarations.setdefault(name, text)
         return name
-
-    def _one_by_one(self, loop: ir.IRParallelFor, wide: WidePlan, first: str) -> None:
-        """The threads of the workgroup side by side, over and over."""
-        unsigned = self._type(u64)
-        self.b.open(f"for ({unsigned} {_STEP} = 0; {_STEP} < {wide.each}; ++{_STEP})")
-        offset = f"({self._type(i64)})({_STEP} * {self.group}u + ({unsigned}){self.dialect.lane})"
-        flat = self._temporary(f"{first} + {offset}", i64)
-        self.b.do(f"if ({flat} >= {self._takes(STOP)}) break;")
-        self._loop_variables(loop, flat)
-        self._block(loop.body)
-        self.b.close()
 
     def _text(self, node: ir.IRExpr) -> str:
         return self._packs.get(id(node)) or super()._text(node)

@@ -18,6 +18,7 @@ from tack.lang import ir
 from tack.lang.ir_building import is_block_reduce
 from tack.lang.types import f32, i64, u32
 
+_WARP = 32  # lanes that exchange values without shared memory
 _INSIDE, _NUMBER, _LANE, _TILE = "tack_inside", "tack_number", "tack_lane_number", "tack_tile"
 
 
@@ -90,17 +91,38 @@ class WorkgroupEmitter(WideEmitter):
 
     def _block_reduction(self, name: str, reduce: ir.IRBlockReduce) -> None:
         """The tree of rule GRP-9: the identity for lanes past the end, then halves, then one value for all lanes."""
-        unsigned, half = self._type(u32), self.group // 2
         value, identity = self._expr(reduce.value), self.dialect.literal(IDENTITY[reduce.op], typed(reduce))
         self.b.do(f"{_TILE}[{_LANE}] = {_INSIDE} ? {value} : {identity};")
         self._barrier()
-        self.b.open(f"for ({unsigned} width = {half}u; width != 0u; width >>= 1)")
-        pair = combined(self, reduce.op, f"{_TILE}[{_LANE}]", f"{_TILE}[{_LANE} + width]")
+        shuffles = bool(self.dialect.shuffle_down) and self.group > _WARP
+        self._halves(reduce.op, _WARP if shuffles else 1)
+        if shuffles:
+            self._warp_halves(reduce.op)
+        self.b.do(f"{self._variable(name)} = {_TILE}[0];")
+        self._barrier()  # the next reduction stores to the same cells
+
+    def _halves(self, op: str, least: int) -> None:
+        """Halves in shared memory, down to the one of `least` lanes."""
+        unsigned = self._type(u32)
+        self.b.open(f"for ({unsigned} width = {self.group // 2}u; width >= {least}u; width >>= 1)")
+        pair = combined(self, op, f"{_TILE}[{_LANE}]", f"{_TILE}[{_LANE} + width]")
         self.b.do(f"if ({_LANE} < width) {_TILE}[{_LANE}] = {pair};")
         self._barrier()
         self.b.close()
-        self.b.do(f"{self._variable(name)} = {_TILE}[0];")
-        self._barrier()  # the next reduction stores to the same cells
+
+    def _warp_halves(self, op: str) -> None:
+        """The last halves from lane to lane; the same pairs, so the same bits."""
+        value = self.b.name()
+        self.b.open(f"if ({_LANE} < {_WARP}u)")
+        self.b.do(f"{self._type(f32)} {value} = {_TILE}[{_LANE}];")
+        width = _WARP // 2
+        while width:
+            other = self._temporary(self.dialect.shuffle_down.format(value=value, by=width), f32)
+            self.b.do(f"{value} = {combined(self, op, value, other)};")
+            width //= 2
+        self.b.do(f"if ({_LANE} == 0u) {_TILE}[0] = {value};")
+        self.b.close()
+        self._barrier()
 
 
 def shared_bytes(loop: ir.IRWorkgroup) -> int:

@@ -25,6 +25,7 @@ CUDA = Dialect(
     image="unsigned long long",
     image_sample="tex3D<float>({image}, {x}, {y}, {z})",
     float_from_bits={32: "__uint_as_float({})", 64: "__longlong_as_double((long long)({}))"},
+    shuffle_down="__shfl_down_sync(0xffffffffu, {value}, {by})",
     float_to_bits={32: "__float_as_uint({})", 64: "((unsigned long long)__double_as_longlong({}))"},
 )
 _CAST = "(unsigned long long*)p"
@@ -38,6 +39,7 @@ class CUDACodeGen(CFamilyCodeGen):
     dialect: ClassVar[Dialect] = CUDA
     f32_suffix: ClassVar[str] = "f"
     wide_bytes: ClassVar[int] = 16
+    strided: ClassVar[int] = 4
     popcount: ClassVar[dict[int, str]] = {32: "__popc({})", 64: "__popcll({})"}
     clz: ClassVar[dict[int, str]] = {32: "__clz((int)({}))", 64: "__clzll((long long)({}))"}
 

@@ -9,7 +9,12 @@ from tack.codegen.cuda_gen import CUDA, CUDACodeGen
 from tack.lang.records import replace
 from tack.lang.types import DType, f32
 
-HIP = replace(CUDA, device="hip", noinline="__device__ __attribute__((noinline))")
+HIP = replace(
+    CUDA,
+    device="hip",
+    noinline="__device__ __attribute__((noinline))",
+    shuffle_down="__shfl_down({value}, {by})",  # a wave of 64 lanes holds a workgroup's first 32, too
+)
 
 
 class HIPCodeGen(CUDACodeGen):

@@ -12,6 +12,7 @@ from typing import Final
 from tack.codegen.c_facts import ExpressionFacts
 from tack.codegen.work_estimate import work
 from tack.lang import ir
+from tack.lang.liveness import Liveness
 from tack.lang.records import field, record
 from tack.lang.shapes import UNIFORM, LaneShapes, assigned
 from tack.lang.types import ArrayType
@@ -114,11 +115,23 @@ def plan_wide(
     accesses = _Accesses(loop, kernel, shapes, changed)
     if not stores or not all(map(accesses.is_wide, stores)) or not _may_wait(events, stores, disjoint):
         return None
-    loads = _one_place_an_array(list(filter(accesses.is_wide, events.certain)), stores)
-    each = widest // max(accesses.itemsize(node) for node in WidePlan(1, loads, stores).accesses)
+    loads = list(filter(accesses.is_wide, events.certain))
+    chosen = WidePlan(1, loads, stores).accesses
+    if len(set(map(place, chosen))) > len({node.array for node in chosen}):
+        return None  # of neighbours in one array at most one is aligned
+    each = widest // max(accesses.itemsize(node) for node in chosen)
     if each * work(loop.body, kernel.functions) > _MOST_WORK:
         return None
     return WidePlan(each, loads, stores)
+
+
+def may_share_a_thread(loop: ir.IRParallelFor, kernel: ir.IRKernel, each: int) -> bool:
+    """Whether a thread may do several iterations, one after another: they are short, and leave each other nothing."""
+    if any(isinstance(node, (ir.IRFor, ir.IRWhile)) for node in ir.walk(loop.body)):
+        return False
+    if each * work(loop.body, kernel.functions) > _MOST_WORK:
+        return False
+    return not assigned(loop.body) & Liveness(loop.body).before - set(loop.vars)
 
 
 def place(node: Access) -> tuple[object, ...]:
@@ -197,12 +210,3 @@ def _may_wait(events: _Events, stores: list[ir.IRStore], disjoint: bool) -> bool
         elif array in stored or (stored and not disjoint):
             return False
     return True
-
-
-def _one_place_an_array(loads: list[ir.IRLoad], stores: list[ir.IRStore]) -> list[ir.IRLoad]:
-    """Of several offsets into one array at most one is aligned: that of a store, else the plainest index."""
-    stored = {place(node)[1:] for node in stores}
-    chosen: dict[str, tuple[object, ...]] = {}
-    for node in sorted(loads, key=lambda node: (place(node)[1:] not in stored, sum(1 for _ in ir.walk(node)))):
-        chosen.setdefault(node.array, place(node))
-    return [node for node in loads if place(node) == chosen[node.array]]

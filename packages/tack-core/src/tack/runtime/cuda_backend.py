@@ -35,6 +35,7 @@ class CudaBackend(GpuBackend):
     capabilities = frozenset(
         {"f64", "workgroups", "alias_variants", "cuda_array_interface", *(f"atomic_{t}" for t in _ATOMICS)}
     )
+    reported: ClassVar[frozenset[str]] = frozenset({"texture_images"})  # where the driver has them
     attributes: ClassVar[dict[str, int]] = {  # CU_DEVICE_ATTRIBUTE_*
         **{"lanes": 1, "shared": 8, "processors": 16, "major": 75, "minor": 76}
     }
@@ -45,7 +46,7 @@ class CudaBackend(GpuBackend):
         super().__init__(driver(), "cuda", number)
         if has_textures(self._driver):
             self._stream.images = TextureImages(self._stream)
-            self.capabilities = CudaBackend.capabilities | {"texture_images"}
+            self.capabilities = CudaBackend.capabilities | self.reported
         self.architecture = f"sm_{self.attribute('major')}{self.attribute('minor')}"
 
     def cache_target(self) -> str:

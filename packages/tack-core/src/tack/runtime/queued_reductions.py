@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,8 +12,7 @@ from tack.codegen.array_reductions import LANES, accumulator, reduction_source
 from tack.codegen.exact_sums import GROUP_ELEMENTS, LAYOUTS, SPECIAL_BITS, exact_bins_source, exact_total_source
 from tack.codegen.launch_plan import KernelPlan
 from tack.lang.types import i64
-from tack.runtime.launch_arguments import CallArguments
-from tack.runtime.queued_launch import LaunchQueue, QueuedKernel
+from tack.runtime.queued_launch import LaunchQueue, check_launch_size
 from tack.runtime.reductions import round_units
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MOST_GROUPS: Final = 1024  # of a first pass: the same on every device, so that a sum has the same bits
 _ENOUGH: Final = 16  # elements a thread, for which another workgroup is worth its start
 _SUBNORMAL_UNITS: Final = 1127  # `round_units` counts 2**-1127
+
+_pack_i64 = struct.Struct("<q").pack
 
 Build = Callable[[str, KernelPlan], Any]
 """Compiles a text and gives the function of its kernel, as `LaunchQueue.launch` takes it."""
@@ -59,8 +61,9 @@ class QueuedReductions:
     ) -> None:
         self._queue, self._dialect, self._build = queue, (generator, options), build
         self._memory, self._read, self._resident = memory, read, resident
-        self._kernels: dict[tuple[str, str], QueuedKernel] = {}
-        self._partials: Any = None
+        self._kernels: dict[tuple[str, str], tuple[Any, KernelPlan]] = {}
+        self._partials: Any = None  # what one pass leaves to the next: calls come one after another on the device
+        self._partial_bytes = 0
 
     def reduce(self, array: Array, op: str) -> float:
         """Reduce a non-empty array by "sum", "min" or "max"."""
@@ -73,9 +76,7 @@ class QueuedReductions:
             if groups == 1:
                 self._pass(first, array._data, (array.size, LANES), 1, cell.address)
             else:
-                if self._partials is None:
-                    self._partials = self._memory(MOST_GROUPS * i64.itemsize)
-                partials = self._partials.address
+                partials = self._scratch(MOST_GROUPS * i64.itemsize)
                 self._pass(first, array._data, (array.size, groups * LANES), groups, partials)
                 self._pass(self._kernel(op, kind), partials, (groups, LANES), 1, cell.address)
         return float(np.frombuffer(queue.read(cell, kind.itemsize), kind.numpy)[0])
@@ -88,11 +89,10 @@ class QueuedReductions:
         found = np.zeros((layout.rows, 2), np.int64)
         with queue.lock:
             queue.begin()
-            bins, totals = self._memory(groups * layout.rows * i64.itemsize), self._memory(found.nbytes)
+            bins, totals = self._scratch(groups * layout.rows * i64.itemsize), self._memory(found.nbytes)
             stride = groups * layout.lanes
-            self._pass(self._kernel("exact", array.dtype), array._data, (array.size, stride), groups, bins.address)
-            total = self._kernel("total", i64)
-            self._pass(total, bins.address, (groups, layout.rows), layout.rows, totals.address)
+            self._pass(self._kernel("exact", array.dtype), array._data, (array.size, stride), groups, bins)
+            self._pass(self._kernel("total", i64), bins, (groups, layout.rows), layout.rows, totals.address)
         self._read(totals.address, found)
         sums = [low + (high << 32) for low, high in found.tolist()]
         special = [sums[-1] >> SPECIAL_BITS * k & ((1 << SPECIAL_BITS) - 1) for k in range(3)]
@@ -102,11 +102,22 @@ class QueuedReductions:
         units = sum(amount << k * layout.exponents for k, amount in enumerate(sums[:-1]))
         return round_units(units << _SUBNORMAL_UNITS - layout.unit, array.dtype.numpy)
 
-    def _pass(self, kernel: QueuedKernel, source: int, extents: tuple[int, int], groups: int, result: int) -> None:
-        call = CallArguments([source], [extents], [0])
-        kernel.enqueue(self._queue, call, None, groups * kernel.plan.group, result)
+    def _scratch(self, nbytes: int) -> int:
+        """The address of at least so many bytes, for one call at a time; the caller holds the queue's lock."""
+        if nbytes > self._partial_bytes:
+            self._partials, self._partial_bytes = self._memory(nbytes), nbytes
+        return int(self._partials.address)
 
-    def _kernel(self, op: str, dtype: DType) -> QueuedKernel:
+    def _pass(
+        self, kernel: tuple[Any, KernelPlan], source: int, extents: tuple[int, int], groups: int, result: int
+    ) -> None:
+        """Enqueue a kernel of an array, its result and two numbers, in this order."""
+        function, plan = kernel
+        check_launch_size(plan.name, groups, self._queue)
+        resolve = self._queue.resolve
+        self._queue.launch(function, (resolve(source), resolve(result), *map(_pack_i64, extents)), groups, plan.group)
+
+    def _kernel(self, op: str, dtype: DType) -> tuple[Any, KernelPlan]:
         """A kernel by operation and element type; the caller holds the queue's lock."""
         found = self._kernels.get((op, dtype.name))
         if found is None:
@@ -117,7 +128,7 @@ class QueuedReductions:
                 text, plan = exact_total_source(generator, options)
             else:
                 text, plan = reduction_source(generator, op, dtype, options)
-            found = self._kernels[op, dtype.name] = QueuedKernel(self._build(text, plan), plan)
+            found = self._kernels[op, dtype.name] = (self._build(text, plan), plan)
         return found
 
 

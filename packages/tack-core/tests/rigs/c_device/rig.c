@@ -3,6 +3,7 @@
 
 #include <setjmp.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -272,13 +273,36 @@ int rig_run(const rig_kernel* kernel, void** arguments, rig_id groups, rig_id si
     rig_group_size = size;
     rig_grid_size = groups;
     group_lanes = size.x * size.y * size.z;
-    struct sigaction mine = {.sa_handler = trap, .sa_flags = SA_NODEFER}, before[3];
-    static const int signals[3] = {SIGSEGV, SIGBUS, SIGFPE};
-    for (int i = 0; i < 3; i++) sigaction(signals[i], &mine, &before[i]);
+    struct sigaction mine = {.sa_handler = trap, .sa_flags = SA_NODEFER}, before[4];
+    static const int signals[4] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    for (int i = 0; i < 4; i++) sigaction(signals[i], &mine, &before[i]);
     int status = sigsetjmp(escape, 1) ? RIG_BAD_ADDRESS : run_groups(kernel, groups);
-    for (int i = 0; i < 3; i++) sigaction(signals[i], &before[i], NULL);
+    for (int i = 0; i < 4; i++) sigaction(signals[i], &before[i], NULL);
     return status;
 }
+
+// -------------------------------------------------------------------------------------------------- undefined behaviour
+
+// What the compiler's sanitizer reports of generated code: the first, and at which line of the text.
+typedef struct {
+    const char* file;
+    unsigned line, column;
+} place_of;
+static char undefined[256];
+
+const char* rig_undefined(void) {
+    static char last[sizeof undefined];
+    memcpy(last, undefined, sizeof last);
+    undefined[0] = 0;
+    return last;
+}
+#define REPORT(name) \
+    void __ubsan_handle_##name(void* data, ...) { \
+        const place_of* at = data; \
+        if (!undefined[0]) snprintf(undefined, sizeof undefined, "undefined behaviour, %s, at line %u of the text", #name, at->line); \
+    }
+REPORT(add_overflow) REPORT(sub_overflow) REPORT(mul_overflow) REPORT(negate_overflow) REPORT(divrem_overflow)
+REPORT(shift_out_of_bounds) REPORT(out_of_bounds) REPORT(load_invalid_value) REPORT(float_cast_overflow)
 
 // ---------------------------------------------------------------------------------------------- what Python does for C
 

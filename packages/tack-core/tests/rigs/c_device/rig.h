@@ -50,6 +50,9 @@ extern unsigned rig_ends;
 void rig_barrier(void);
 unsigned long long* rig_warp(unsigned mask, unsigned long long value);
 
+// The first undefined behaviour of generated code since the last call, in words; empty if there was none.
+const char* rig_undefined(void);
+
 // Python compiles and loads: `compile` gives an object, or the compiler's words and a status that is not 0, to `rig_give`.
 typedef struct {
     char* data;

@@ -38,10 +38,13 @@ template <class T> static inline T atomicXor(T* p, T v) { return rig_exchange(p,
 template <class T> static inline T atomicExch(T* p, T v) { return rig_exchange(p, [=](T) { return v; }); }
 template <class T> static inline T atomicCAS(T* p, T e, T d) { return rig_exchange(p, [=](T x) { return x == e ? d : x; }); }
 
-#ifdef RIG_DEVICE
 // The lanes of a warp, by what each gives the others.
 enum { RIG_WARP = 32 };
+#ifdef RIG_DEVICE
 static inline unsigned rig_warp_lane() { return (rig_lane.x + rig_group_size.x * (rig_lane.y + rig_group_size.y * rig_lane.z)) % RIG_WARP; }
+#else
+static inline unsigned rig_warp_lane() { return rig_lane.x % RIG_WARP; }
+#endif
 template <class T> static inline unsigned long long rig_word(T v) {
     unsigned long long word = 0;
     __builtin_memcpy(&word, &v, sizeof v);
@@ -79,4 +82,5 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate) {
 }
 static inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 static inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == mask; }
-#endif
+// HIP's, which has no mask.
+template <class T> static inline T __shfl_down(T v, unsigned by) { return __shfl_down_sync(0xffffffffu, v, by); }

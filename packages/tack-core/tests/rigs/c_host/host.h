@@ -57,22 +57,40 @@ static jmp_buf rig_escape;
 RIG_FATAL_HANDLER(divrem_overflow)
 RIG_FATAL_HANDLER(builtin_unreachable)
 
-// Fibers: threads of a group in turn, each up to the next barrier.
+// Fibers: threads of a group in turn, each up to where it waits: for the group, or, for one round, for its warp.
+enum { RIG_RUNS, RIG_WAITS, RIG_FINISHED };
 static ucontext_t rig_scheduler, *rig_fibers;
-static bool* rig_finished;
+static unsigned char* rig_states;
 static unsigned rig_current;
 static void (*rig_entry)();
-static inline void rig_barrier() { swapcontext(&rig_fibers[rig_current], &rig_scheduler); }
+static inline void rig_leave(unsigned char state) {
+    rig_states[rig_current] = state;
+    swapcontext(&rig_fibers[rig_current], &rig_scheduler);
+}
+static inline void rig_barrier() { rig_leave(RIG_WAITS); }
 static void rig_fiber() {
     rig_entry();
-    rig_finished[rig_current] = true;
-    rig_barrier();
+    rig_leave(RIG_FINISHED);
+}
+// What each lane of a warp of 32 gives; in turns, since a lane may give again before the others have read.
+static unsigned long long rig_given[2][32];
+static unsigned rig_turns[32];
+static inline unsigned long long* rig_warp(unsigned, unsigned long long value) {
+    const unsigned lane = rig_current % 32, turn = rig_turns[lane]++ % 2;
+    rig_given[turn][lane] = value;
+    rig_leave(RIG_RUNS);
+    return rig_given[turn];
+}
+static inline bool rig_all_wait(unsigned size) {
+    for (unsigned lane = 0; lane < size; lane++)
+        if (rig_states[lane] == RIG_RUNS) return false;
+    return true;
 }
 static void rig_run_group(unsigned size, void (*entry)()) {
     const size_t stack = 65536;
     char* stacks = static_cast<char*>(malloc(stack * size));
     rig_fibers = static_cast<ucontext_t*>(calloc(size, sizeof(ucontext_t)));
-    rig_finished = static_cast<bool*>(calloc(size, sizeof(bool)));
+    rig_states = static_cast<unsigned char*>(calloc(size, 1));
     rig_entry = entry;
     for (unsigned lane = 0; lane < size; lane++) {
         getcontext(&rig_fibers[lane]);
@@ -82,16 +100,18 @@ static void rig_run_group(unsigned size, void (*entry)()) {
     }
     for (bool some = true; some;) {
         some = false;
+        const bool all = rig_all_wait(size);
         for (rig_current = 0; rig_current < size; rig_current++) {
-            if (rig_finished[rig_current]) continue;
+            const unsigned char state = rig_states[rig_current];
+            if (state == RIG_FINISHED || (state == RIG_WAITS && !all)) continue;
             rig_lane.x = rig_current;
             swapcontext(&rig_scheduler, &rig_fibers[rig_current]);
-            some = some || !rig_finished[rig_current];
+            some = true;
         }
     }
     free(stacks);
     free(rig_fibers);
-    free(rig_finished);
+    free(rig_states);
 }
 
 // Defines `rig_<name>(arguments, groups, size, fibers)` for a kernel; the ids come last, for kernels that take them.
