@@ -100,7 +100,8 @@ def header(compilers: Mapping[str, Compiler], peers: Peers, cpus: int) -> Iterat
     import llvmlite
 
     now = datetime.datetime.now(datetime.UTC)
-    yield f"- {now:%Y-%m-%d %H:%M} UTC, {processor()}, {cpus} threads, {platform.system()}, load {load()} at the start: `python -m benchmarks.run`."
+    machine = f"{processor()}, {cpus} threads, {platform.system()}, load {load()} at the start"
+    yield f"- {now:%Y-%m-%d %H:%M} UTC, `python -m benchmarks.run`, {machine}."
     versions = [f"Python {platform.python_version()}", f"NumPy {np.__version__}", f"llvmlite {llvmlite.__version__}"]
     versions += [compiler.version or f"no {name}" for name, compiler in compilers.items()]
     versions += [f"{name} {version}" for name, version in peers.versions.items()]
