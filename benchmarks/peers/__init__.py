@@ -79,12 +79,14 @@ class Peer:
     ----------
     name, interpreter : str
         Of `PEERS`, and the Python that has it.
+    scratch : str
+        A folder for what it leaves behind: its process ends by being killed.
     """
 
-    def __init__(self, name: str, interpreter: str) -> None:
+    def __init__(self, name: str, interpreter: str, scratch: str) -> None:
         self.name = name
         self.calls, self.once = 1, 0.0
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(PATH)}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(PATH), "TMPDIR": scratch}
         command = [interpreter, "-m", "benchmarks.peers.worker", PEERS[name].adapters, PEERS[name].package]
         self._process = subprocess.Popen(
             command,
@@ -155,6 +157,7 @@ class Peers:
         self.versions = {name: found[name][1] if name in found else "not installed" for name in names}
         self._interpreters = {name: found[name][0] for name in names if name in found}
         self._running: dict[str, Peer] = {}
+        self._scratch = tempfile.TemporaryDirectory(prefix="tack-benchmarks-", ignore_cleanup_errors=True)
 
     def __enter__(self) -> Peers:
         return self
@@ -162,6 +165,7 @@ class Peers:
     def __exit__(self, *_: object) -> None:
         for peer in self._running.values():
             peer.close()
+        self._scratch.cleanup()
 
     def prepare(self, case: harness.Case, ours: list[np.ndarray]) -> tuple[dict[str, harness.Sampler], dict[str, str]]:
         """The peers that do a case's work, ready to be timed, and notes on the others.
@@ -200,7 +204,7 @@ class Peers:
 
     def _peer(self, name: str) -> Peer:
         if name not in self._running:
-            self._running[name] = Peer(name, self._interpreters[name])
+            self._running[name] = Peer(name, self._interpreters[name], self._scratch.name)
         return self._running[name]
 
 
