@@ -1,4 +1,4 @@
-"""A product of square f32 matrices: by its definition, and tile by tile through shared memory (workgroups)."""
+"""A product of square f32 matrices: by its definition, in the order that one writes for speed, and tile by tile."""
 
 from __future__ import annotations
 
@@ -21,6 +21,17 @@ def naive_matmul(a, b, c):
         for k in range(a.shape[1]):
             total += a[i, k] * b[k, j]
         c[i, j] = total
+
+
+@tack.kernel
+def matmul_ikj(a, b, c):
+    for i in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            c[i, j] = 0.0
+        for k in range(a.shape[1]):
+            factor = a[i, k]
+            for j in range(c.shape[1]):
+                c[i, j] += factor * b[k, j]
 
 
 @tack.kernel(group=TILE * TILE)
@@ -66,5 +77,5 @@ def cases(quick: bool) -> Iterator[harness.Case]:
         )
 
     yield row("as written: i, j, k", lambda: naive_matmul(a, b, c), "naive_matmul", "matmul")
-    yield row("the others by i, k, j", lambda: naive_matmul(a, b, c), "matmul_ikj", "matmul_ikj")
+    yield row("i, k, j", lambda: matmul_ikj(a, b, c), "matmul_ikj", "matmul_ikj")
     yield row("tiles in shared memory", lambda: tiled_matmul(a, b, c, n // TILE), "tiled_matmul", "tiled_matmul")

@@ -64,7 +64,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--threads", choices=("1", "all"), default="all", help="threads of Tack and C; 1 without peers")
     parser.add_argument("--quick", action="store_true", help="small sizes and few rounds: does it run at all?")
-    parser.add_argument("--seconds", type=float, default=1.5, help="time for each implementation of a row")
+    parser.add_argument("--seconds", type=float, default=1.2, help="time for each implementation of a row")
     parser.add_argument(
         "--peers",
         action="append",
@@ -100,7 +100,7 @@ def header(compilers: Mapping[str, Compiler], peers: Peers, cpus: int) -> Iterat
     import llvmlite
 
     now = datetime.datetime.now(datetime.UTC)
-    yield f"- {now:%Y-%m-%d %H:%M} UTC, {processor()}, {cpus} threads, {platform.system()}, load {load()} at the start."
+    yield f"- {now:%Y-%m-%d %H:%M} UTC, {processor()}, {cpus} threads, {platform.system()}, load {load()} at the start: `python -m benchmarks.run`."
     versions = [f"Python {platform.python_version()}", f"NumPy {np.__version__}", f"llvmlite {llvmlite.__version__}"]
     versions += [compiler.version or f"no {name}" for name, compiler in compilers.items()]
     versions += [f"{name} {version}" for name, version in peers.versions.items()]
@@ -145,7 +145,10 @@ def line(row: harness.Row, peers: tuple[str, ...] = tuple(PEERS)) -> str:
 
 def ratio(row: harness.Row, theirs: tuple[str, ...]) -> str:
     value = row.median(*theirs)
-    return "–" if value is None else f"{row.timings['Tack'].median / value:.2f}"
+    if value is None:
+        return "–"
+    quotient = row.timings["Tack"].median / value
+    return f"{quotient:.2f}" if quotient >= 0.1 else f"{quotient:.2g}"
 
 
 def throughput(
