@@ -43,6 +43,9 @@ PROGRAMS = {
     "import tack (NumPy included)": TIMED.format(step="import tack"),
     "import llvmlite.binding": TIMED.format(step="import llvmlite.binding"),
     "cold first call, after the import": READY.format(before="", step="saxpy(a, b, c, 3.0)"),
+    "cold first call, after the import of llvmlite too": READY.format(
+        before="import llvmlite.binding", step="saxpy(a, b, c, 3.0)"
+    ),
     "a second kernel's first call": READY.format(before="saxpy(a, b, c, 3.0)", step="triad(a, b, c, 3.0)"),
 }
 CACHED = {

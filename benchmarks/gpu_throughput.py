@@ -38,6 +38,12 @@ def copy(x, out):
 
 
 @tack.kernel
+def fill(out):
+    for i in range(out.shape[0]):
+        out[i] = tack.f32(i % 1021) * 0.5
+
+
+@tack.kernel
 def forces(x, y, z, mass, ax, ay, az):
     for i in range(x.shape[0]):
         fx, fy, fz = 0.0, 0.0, 0.0
@@ -197,6 +203,29 @@ class Throughput:
             for name, run in runs.items():
                 assert abs(run() - exact) <= 1e-5 * abs(exact), (dtype, name)
             show(f"sum {dtype.name} 64 M, its number in Python", timed(runs, self.wait, 5), nbytes=x.nbytes)
+
+        self.large_sums()
+
+    def large_sums(self) -> None:
+        """Where launching and waiting count for little."""
+        n = 1 << 30
+        x = tack.zeros(n, tack.f32)
+        fill(x)
+        whole, rest = divmod(n, 1021)
+        exact = 0.5 * (whole * (1020 * 1021 // 2) + rest * (rest - 1) // 2)
+        runs: Runs = {"Tack": x.sum, "Tack, reproducible=True": lambda: x.sum(reproducible=True)}
+        assert runs["Tack, reproducible=True"]() == float(np.float32(exact))
+        if self.cupy is not None:
+            cx = self.cupy.asarray(x)
+            runs["CuPy"] = lambda: float(cx.sum())
+        if self.torch is not None:
+            tx = self.torch.as_tensor(x, device="cuda")
+            runs["PyTorch"] = lambda: float(tx.sum())
+        for name, run in runs.items():
+            assert abs(run() - exact) <= 1e-5 * exact, name
+        show("sum f32 1 G, its number in Python", timed(runs, self.wait, 3), nbytes=4 * n)
+        one = tack.ones(1)
+        show("sum of one element", timed({"Tack": one.sum}, self.wait, 100))
 
     # -- stencils
 

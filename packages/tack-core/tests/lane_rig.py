@@ -7,6 +7,7 @@ odd places, as threads would get them.
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 import mmap
 import re
@@ -64,7 +65,7 @@ class Compiled:
         compile_ = llvm.compile_lanes if generator.all_lanes else llvm.compile_object
         self._pool = _ParallelFor(self._pieces)
         address = ctypes.cast(self._pool, ctypes.c_void_p).value or 0
-        code = NativeCode.of_object(compile_(text), (LAUNCH_SYMBOL,))
+        code = NativeCode.compiled(functools.partial(compile_, text), (LAUNCH_SYMBOL,))
         library = code.load({PARALLEL_FOR_SYMBOL: address})
         self._library = library
         self._launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(library.addresses[LAUNCH_SYMBOL])

@@ -196,17 +196,67 @@ def rows(x, y):
         y[i, j] = x[i, j] * 2 + i if x[i, j] > 3 else j
 
 
+@pytest.mark.parametrize("disjoint", [False, True])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_short_and_empty_rows(width: int) -> None:
-    """Every length of a row from none to two blocks and one more; NumPy is the oracle."""
+def test_short_and_empty_rows(width: int, disjoint: bool) -> None:
+    """Every length of a row from none to two blocks and one more; NumPy is the oracle. Where arrays do not overlap the
+    last block of a row repeats iterations."""
     variant = None
     for n in range(2 * width + 2):
         x = np.arange(3 * n, dtype=np.int32).reshape(3, n) % 7
         y = np.zeros_like(x)
-        variant = variant or Compiled(typed_ir(rows, x, y), width, cuts=CUTS)
+        variant = variant or Compiled(typed_ir(rows, x, y), width, disjoint, cuts=CUTS)
+        assert variant.plans[0].repeatable == disjoint
         i, j = np.indices(x.shape)
         want = np.where(x > 3, x * 2 + i, j).astype(np.int32)
         assert np.array_equal(variant(x, y)[1], want), n
+
+
+@tack.kernel
+def in_place(x, y):
+    for i, j in tack.ndrange(x.shape[0], x.shape[1]):
+        x[i, j] = x[i, j] * 3 + 1
+        y[i, j] = i
+
+
+@tack.kernel
+def counted(x, y):
+    for i, j in tack.ndrange(x.shape[0], x.shape[1]):
+        tack.atomic_add(y, (0, 0), x[i, j])
+
+
+@tack.kernel
+def looped(x, y):
+    for i, j in tack.ndrange(x.shape[0], x.shape[1]):
+        mine = tack.local(2, tack.i32)
+        mine[0], mine[1] = 0, 0
+        for k in range(x[i, j] % 5):
+            mine[k % 2] += j - k
+        y[i, j] = mine[0] - mine[1]
+
+
+@pytest.mark.parametrize(("kernel", "repeatable"), [(in_place, False), (counted, False), (looped, True)])
+def test_iterations_that_may_run_twice(kernel: Any, repeatable: bool) -> None:
+    """Not those that read what they store, or count; local arrays are no such thing. Rows of all lengths, cut into
+    pieces, against scalar code."""
+    for n in (1, 7, 8, 9, 31, 33, 70):
+        x = np.arange(5 * n, dtype=np.int32).reshape(5, n) % 11
+        tree, y = typed_ir(kernel, x, x), np.zeros_like(x)
+        variant = Compiled(tree, 8, disjoint=True, cuts=CUTS)
+        assert variant.plans[0].repeatable == repeatable
+        assert same_bits(variant(x, y), Compiled(tree, 1)(x, y)), n
+
+
+def test_repeated_iterations_stay_inside_of_their_row() -> None:
+    """The arrays end where memory ends, and begin a row that is shorter than a block."""
+    tree = typed_ir(rows, *(np.zeros((2, 2), np.int32) for _ in range(2)))
+    for n in (3, 8, 11, 16, 21):
+        x, y = (before_a_hole(2 * n, np.int32).reshape(2, n) for _ in range(2))
+        x[:] = np.arange(2 * n).reshape(2, n) % 9
+        y[:] = -1
+        Compiled(tree, 8, disjoint=True, cuts=(0.3, 0.9)).in_place(x, y)
+        i, j = np.indices(x.shape)
+        assert np.array_equal(y, np.where(x > 3, x * 2 + i, j)), n
 
 
 @tack.kernel

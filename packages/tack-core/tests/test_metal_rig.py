@@ -180,7 +180,7 @@ def test_planted_faults_are_found(queue: MetalQueue, monkeypatch: pytest.MonkeyP
         FAULTS[name](patch)
         with pytest.raises((AssertionError, MetalError, RuntimeError)):
             probe()
-        queue._open = None
+        queue._recorded.clear()
     while queue._queue.committed:  # what a broken backend left
         queue._queue.run_one()
     queue._sent.clear()
@@ -348,6 +348,33 @@ def test_several_threads(queue: MetalQueue) -> None:
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_a_finalizer_that_launches(queue: MetalQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CALL-1: while a call is being encoded: it does not get between the parts of that call."""
+    a, b, use = tack.zeros(300), tack.zeros(300), Commands.use
+
+    def interrupted(self: Commands, memory: Any) -> None:
+        use(self, memory)
+        if memory is a._owner:
+            monkeypatch.setattr(Commands, "use", use)
+            count_up(b)
+            assert b.numpy().tolist() == [1] * 300
+
+    monkeypatch.setattr(Commands, "use", interrupted)
+    twice(b, a, 3)
+    assert a.numpy().tolist() == [3] * 300 and b.numpy().tolist() == [4] * 300
+
+
+def test_no_room_for_arguments(queue: MetalQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The encoder has ended, so the process goes on; so does the next call."""
+    a = tack.zeros(300)
+    monkeypatch.setattr(metal_queue, "_INLINE_BYTES", 8)
+    with SWITCHES.limited(0), pytest.raises(MetalError, match=r"`count_up`.*no room for \d+ bytes of arguments"):
+        count_up(a)
+    assert a.numpy().tolist() == [0] * 300
+    count_up(a)
+    assert a.numpy().tolist() == [1] * 300
 
 
 def test_a_forked_child_is_refused(queue: MetalQueue, monkeypatch: pytest.MonkeyPatch) -> None:

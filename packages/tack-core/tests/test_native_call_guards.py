@@ -182,7 +182,7 @@ def test_dicts_without_versions(monkeypatch):
         **{n: getattr(layout, n) for n in field_names(layout) if n != "dict_version"}, dict_version=None
     )
     text = call_entry_source(plain, ">")
-    code = NativeCode.of_object(compiler().compile_small(text), ("tack_entry",))
+    code = NativeCode.compiled(lambda far: compiler().compile_small(text, far), ("tack_entry",))
     library = code.load(native_call._imports())
     monkeypatch.setattr(native_call, "entry_address", lambda: library.addresses["tack_entry"])
     space = ready()

@@ -118,6 +118,25 @@ def test_bits_outside_a_parallel_loop(name: str) -> None:
     assert np.allclose(many, np.sin(a) + np.exp(a) * np.log(a), rtol=1e-5)
 
 
+def test_an_exponent_given_to_a_function() -> None:
+    """MATH-7: lanes have the function inlined, scalar code calls it; the exponent is a parameter for both."""
+    text = """
+    @tack.func
+    def raised(x, e):
+        return x ** e
+
+    @tack.kernel
+    def k(out, a):
+        for i in range(a.size):
+            out[i] = raised(a[i], 4) + raised(a[i], 0.5)
+    """
+    a = np.abs(arguments("f64", 2000))
+    tree = typed_ir(module(text)["k"], a, a)
+    with np.errstate(all="ignore"):
+        scalar, lanes = (Compiled(tree, width)(np.zeros_like(a), a)[:1] for width in (1, 16))
+    assert same_bits(scalar, lanes)
+
+
 def exact(function: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         a, b = a.astype(np.longdouble), b.astype(np.longdouble)

@@ -207,6 +207,30 @@ def test_whole_aligned_groups_and_no_others_take_the_wide_way(monkeypatch: pytes
         assert (out[:done] == (2 * x + y)[:done]).all() and (out[done:] == 0).all()
 
 
+@needs_compiler
+@pytest.mark.parametrize("first", [0, 2**31 - 2048, 2**31, 2**32 - 1024, 2**40])
+def test_pieces_of_long_loops(first: int) -> None:
+    """Iterations far from the start, over memory that stands for that part of a long array."""
+    typed = host_run.type_for(make(*SAXPY), (2.0, F, F, F))
+    text, plan = host_run.generate("cuda", typed, DISJOINT)
+    library = host_run.build("cuda", text, plan)
+    for n in (4096, 5001):
+        x, y, out = (at_offset(floats(n, seed=k), 0) for k in range(3))
+        windows = [2.0, *(Window(a.ctypes.data - 4 * first) for a in (x, y, out))]
+        launcher = host_run.Launcher(library, typed, plan, (2.0, x, y, out), text)
+        launcher.args = tuple(windows)
+        launcher.launch(plan.loops[0], None, first, first + n)
+        assert (out == 2 * x + y).all()
+
+
+class Window:
+    """An address, as `host_run.Launcher` asks NumPy for it."""
+
+    def __init__(self, data: int) -> None:
+        self.ctypes = self
+        self.data = data
+
+
 # --------------------------------------------------------------------------------------------------------- devices
 
 

@@ -27,8 +27,9 @@ SHIMS = Path(__file__).parent / "c_host"
 FOLDER = "TACK_TEST_RIG_DIR"
 """The variable that names the folder of objects."""
 
+# The large code model, since LLVM's linker puts the parts of an object anywhere (test_llvm_jit.py).
 _FLAGS = (
-    "-std=c++17 -O0 -fPIC -w -nostdinc -ffp-contract=on -fno-math-errno -fno-exceptions -fno-rtti "
+    "-std=c++17 -O0 -fno-pic -mcmodel=large -w -nostdinc -ffp-contract=on -fno-math-errno -fno-exceptions -fno-rtti "
     "-fno-asynchronous-unwind-tables -fno-stack-protector -DRIG_DEVICE "
     "-fsanitize=signed-integer-overflow,shift,integer-divide-by-zero,float-cast-overflow,bool"
 ).split()

@@ -243,11 +243,12 @@ def looped_types(loop: ir.IRParallelFor, shapes: LaneShapes, types: dict[str, DT
 
 
 def choose_width(loop: ir.IRParallelFor, shapes: LaneShapes, types: dict[str, DType], unit: VectorUnit) -> int:
-    """Lanes that fill R native vectors: R is 1 without a serial loop; else more chains are in flight while they fit."""
+    """Lanes that fill R native vectors. Without a serial loop R is 1 for rows, which may be short, and 2 for streams;
+    else more chains are in flight while they fit."""
     varying = looped_types(loop, shapes, types)
     native = unit.size // max([t.itemsize for t in varying] + [4])
     if not any(isinstance(n, ir.IRFor | ir.IRWhile) for n in ir.walk(loop.body)):
         slow = any(is_division(n) and n.dtype.bits > f32.bits for n in ir.walk(loop.body))
-        return max(_DIVIDED_WIDE if slow else _STRAIGHT, native)
+        return max(native, _DIVIDED_WIDE if slow else _STRAIGHT if len(loop.ranges) == 1 else 0)
     together = min(4, max(1, unit.registers // (len(varying) + 4)))
     return min(64, native * (4 if together > 3 else 2 if together > 1 else 1))

@@ -20,7 +20,8 @@ _MASKED_WIDTH: Final = 16  # of the blocks for what is left of a run
 
 @record(frozen=True)
 class LanePlan:
-    """A parallel loop as lanes: the loop with device functions inlined, its annotations, and the width of a block."""
+    """A parallel loop as lanes: the loop with device functions inlined, its annotations, and the width of a block;
+    `disjoint` if no array that is written overlaps another."""
 
     loop: ir.IRParallelFor
     inlined: InlinedBody
@@ -28,6 +29,7 @@ class LanePlan:
     width: int
     unit: VectorUnit
     mask_bits: int
+    disjoint: bool
 
     @property
     def rest_width(self) -> int:
@@ -35,12 +37,21 @@ class LanePlan:
         loops = any(isinstance(node, ir.IRFor | ir.IRWhile) for node in ir.walk(self.loop.body))
         return min(self.width, _MASKED_WIDTH) if loops or len(self.loop.ranges) > 1 else 1
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether an iteration over several ranges that runs twice stores the same again."""
+        nodes = list(ir.walk(self.loop.body))
+        stored = {node.array for node in nodes if isinstance(node, ir.IRStore)} - self.shapes.private
+        read = {node.array for node in nodes if isinstance(node, ir.IRLoad)}
+        other = any(isinstance(node, ir.IRAtomic | ir.IRCall | ir.IRArrayRef) for node in nodes)
+        return self.disjoint and len(self.loop.ranges) > 1 and not other and stored.isdisjoint(read)
+
     def types(self, kernel: ir.IRKernel) -> dict[str, DType]:
         return _types(kernel, self.inlined)
 
 
 def plan_lanes(
-    loop: ir.IRParallelFor, kernel: ir.IRKernel, unit: VectorUnit | None, lanes: int | None
+    loop: ir.IRParallelFor, kernel: ir.IRKernel, unit: VectorUnit | None, lanes: int | None, disjoint: bool
 ) -> LanePlan | None:
     """How to run a loop as lanes; None for scalar code.
 
@@ -52,6 +63,8 @@ def plan_lanes(
         The processor's vectors; None where nothing is known of them, and nothing is chosen.
     lanes
         The width to use wherever lanes are possible; 1 for none, None for a choice by cost.
+    disjoint
+        Whether no array that is written overlaps another.
     """
     if lanes == 1 or (lanes is None and unit is None):
         return None
@@ -73,7 +86,7 @@ def plan_lanes(
     mask_bits = 1 if unit.has_masks else 8 * max([t.itemsize for t in looped_types(body, shapes, types)] + [4])
     if sum(map(_bytes, arrays.values())) * width > _MOST_PRIVATE_BYTES:
         return None
-    plan = LanePlan(body, inlined, shapes, width, unit, mask_bits)
+    plan = LanePlan(body, inlined, shapes, width, unit, mask_bits, disjoint)
     return plan if lanes or _is_worth_it(plan, nodes) else None
 
 
@@ -102,7 +115,7 @@ def _is_worth_it(plan: LanePlan, nodes: list[ir.IRNode]) -> bool:
     cost = CostModel(plan.shapes, plan.unit, plan.width).of(plan.loop.body)
     if cost.lanes >= (_GAIN if plan.unit.masked else _GAIN_WITHOUT_MASKS) * plan.width * cost.scalar:
         return False
-    if len(plan.loop.ranges) == 1:
+    if len(plan.loop.ranges) == 1 or plan.repeatable:
         return True
     fused = plan.unit.fused
     return any(isinstance(node, ir.IRFor | ir.IRWhile | ir.IRIf) or _is_hard(node, fused) for node in nodes)

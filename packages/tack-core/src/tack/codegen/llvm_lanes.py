@@ -1,7 +1,8 @@
 """A run of consecutive iterations along the last dimension, as blocks of lanes.
 
-Full blocks first, with no mask at all. What is left goes through narrower blocks in which lanes past the end are off,
-or, where a run is long and its iterations are short, through scalar code, which is much less of it.
+Full blocks first, with no mask at all. What is left is the end of one more full block, if its iterations may run twice;
+else it goes through narrower blocks in which lanes past the end are off, or, where a run is long and its iterations are
+short, through scalar code, which is much less of it.
 """
 
 from __future__ import annotations
@@ -34,16 +35,35 @@ class LaneEmitter(StatementEmitter):
 
         self.mask_bits = plan.mask_bits
         self.width = plan.width
-        rest = self._count(low, stop, full=True, body=block)
-        self.width = plan.rest_width
-        self._count(rest, stop, full=self.width == 1, body=block)
+        if plan.repeatable:
+            self._overlapping(plan, low, stop, block)
+        else:
+            rest = self._count(low, stop, full=True, body=block)
+            self.width = plan.rest_width
+            self._count(rest, stop, full=self.width == 1, body=block)
         self.width, self.shapes, self.mask, self.some = 1, Shapes(), None, True
+
+    def _overlapping(self, plan: LanePlan, low: str, stop: str, block: Callable[[str], None]) -> None:
+        """Full blocks alone, the last of which ends with the run and repeats iterations; short runs under masks."""
+        enough, short, done = (self.f.label(x) for x in ("enough", "short", "ran"))
+        length = self.f.emit(f"sub i64 {stop}, {low}")
+        self.f.cond_br(self.f.emit(f"icmp sge i64 {length}, {self.width}"), enough, short)
+        self.f.open(enough)
+        last = self.f.emit(f"sub i64 {stop}, {self.width}")
+        self._count(low, stop, full=False, body=lambda at: block(self._intrinsic("smin", i64, at, last).ssa), last=last)
+        self.f.br(done)
+        self.f.open(short)
+        self.width = plan.rest_width
+        self._count(low, stop, full=self.width == 1, body=block)
+        self.f.br(done)
+        self.f.open(done)
 
     def _position(self, start: str, step: str, position: str) -> str:
         return self._affine(Value(start, i64), position, Value(step, i64)).ssa
 
-    def _count(self, low: str, stop: str, full: bool, body: Callable[[str], None]) -> str:
-        """Blocks while there are enough iterations for a full one, or any; where the next would begin."""
+    def _count(self, low: str, stop: str, full: bool, body: Callable[[str], None], last: str = "") -> str:
+        """Blocks while there are enough iterations for a full one, or any; where the next would begin. With `last`, the
+        place of the last full block, every block is one."""
         emit, at, before = self.f.emit, self.f.name(), self.f.block
         head, inside, latch, done = (self.f.label(x) for x in ("blocks", "block", "next", "done"))
         end = emit(f"sub i64 {stop}, {self.width - 1}") if full and self.width > 1 else stop
@@ -53,7 +73,7 @@ class LaneEmitter(StatementEmitter):
         self.f.cond_br(emit(f"icmp slt i64 {at}, {end}"), inside, done)
         self.f.open(inside)
         self.mask, self.some = None, True
-        if not full:
+        if not full and not last:
             self.mask = self._lanes_below(emit(f"sub i64 {stop}, {at}"))
         body(at)
         self.f.br(latch)

@@ -102,7 +102,7 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         # An iteration starts from what the locals that it assigns held before the loop.
         entering = [(name, self._read(name)) for name in sorted(names.difference(loop.vars))]
         first, last = self._run_end(rank, "%begin"), self._run_end(rank, self.f.emit("sub i64 %end, 1"))
-        plan = plan_lanes(loop, self.kernel, self.target, self.lanes)
+        plan = plan_lanes(loop, self.kernel, self.target, self.lanes, self.disjoint)
         if plan is None:
             self.all_lanes = False
         else:

@@ -121,8 +121,8 @@ class CpuBackend(HostMemory, Backend):
         from tack.runtime.llvm_jit import compiler
 
         generator, text = self._generate(kernel, options)
-        data = compiler().compile_lanes(text) if generator.all_lanes else compiler().compile_object(text)
-        notes, payload = NativeCode.of_object(data, (LAUNCH_SYMBOL,), _LATE).describe()
+        emit = compiler().compile_lanes if generator.all_lanes else compiler().compile_object
+        notes, payload = NativeCode.compiled(lambda far: emit(text, far), (LAUNCH_SYMBOL,), _LATE).describe()
         sites = [[p if isinstance(p, str) else {"dtype": p.name} for p in s.parts] for s in generator.print_sites]
         return Artifact({"code": notes, "prints": sites}, payload)
 

@@ -139,19 +139,14 @@ def host_target(waiting: Waiting | None = None) -> PoolTarget:
     return PoolTarget(machine, sys.platform, waiting, blocked, signal.SIG_BLOCK, signal.SIG_SETMASK)
 
 
-def emit_object(target: PoolTarget) -> bytes:
-    """Compile the pool for this processor to the bytes of an object file."""
+def compile_pool(target: PoolTarget) -> NativeCode:
+    """The pool's code for this processor."""
     from tack.runtime.llvm_jit import compiler
 
-    return compiler().compile_unoptimised(pool_source(target))
+    return NativeCode.compiled(lambda far: compiler().compile_unoptimised(pool_source(target), far), EXPORTS)
 
 
-def load_object(image: bytes) -> dict[str, int]:
-    """Load what `emit_object` returned; the addresses of its `EXPORTS`. Each call makes a pool of its own."""
-    return _load(NativeCode.of_object(image, EXPORTS))
-
-
-def _load(code: NativeCode) -> dict[str, int]:
+def load_pool(code: NativeCode) -> dict[str, int]:
     """Load the pool's code, which stays for the life of the process, because threads run it."""
     library = code.load({})
     keep_forever(library)
@@ -163,7 +158,7 @@ def _code(target: PoolTarget) -> NativeCode:
     host = code_target()
     fields = tuple(getattr(target, name) for name in field_names(target))
     digest = None if host is None else digest_of("thread pool", host, fields)
-    return kept(digest, lambda: NativeCode.of_object(emit_object(target), EXPORTS))
+    return kept(digest, lambda: compile_pool(target))
 
 
 # ---- The pool --------------------------------------------------------------------------------------------------------
@@ -200,7 +195,7 @@ class ThreadPool:
     def __init__(self, threads: int | None = None, waiting: Waiting | None = None) -> None:
         threads = cpu_count() if threads is None else _checked_threads(threads)
         target = host_target(waiting)
-        addresses = _load(_code(target))
+        addresses = load_pool(_code(target))
         self.address: int = addresses[PARALLEL_FOR]
         self._init = _native(addresses, "tack_pool_init", None, ctypes.c_int32, *[ctypes.c_int64] * 3)
         self._set_helpers = _native(addresses, "tack_pool_set_helpers", None, ctypes.c_int32)

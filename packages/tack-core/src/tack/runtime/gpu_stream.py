@@ -46,7 +46,7 @@ class Stream(LaunchQueue):
         self.lock: CallLock = CallLock()
         self._cells, self._staging = Cells(self), Staging(self)
         self.images: TextureImages | None = None  # where the device filters textures
-        self._pending, self._throttling = ctypes.c_int64(0), threading.Lock()
+        self._pending, self._throttling = ctypes.c_int64(0), threading.RLock()  # a finalizer may launch, too
         self._reached, self._before = Event(self, timing=False), Event(self, timing=False)
 
     def is_usable(self) -> bool:

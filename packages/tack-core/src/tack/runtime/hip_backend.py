@@ -32,12 +32,7 @@ class HipBackend(GpuBackend):
     """
 
     capabilities = frozenset({"f64", "workgroups", "alias_variants", *(f"atomic_{t}" for t in _ATOMICS)})
-    attributes: ClassVar[dict[str, int]] = {
-        "lanes": 56,
-        "shared": 74,
-        "processors": 63,
-        "wave": 87,
-    }  # hipDeviceAttribute*
+    attributes: ClassVar[dict[str, int]] = {"lanes": 56, "shared": 74, "processors": 63}  # hipDeviceAttribute*
     language: ClassVar[str] = "hip"
     dlpack_kind: ClassVar[int] = 10  # kDLROCM
 

@@ -66,16 +66,17 @@ _stamped: list[list[Stamp]] = []
 
 
 def _stamps() -> list[Stamp]:
-    root = os.path.dirname(os.path.dirname(__file__))
-    found = []
-    for folder in ("", "lang", "codegen", "runtime"):
-        with contextlib.suppress(OSError), os.scandir(os.path.join(root, folder)) as files:
+    """Every source file of the package, in order."""
+    found, folders = list[Stamp](), [os.path.dirname(os.path.dirname(__file__))]
+    while folders:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as files:
             for file in files:
                 if file.name.endswith(".py"):
                     info = file.stat()
-                    found.append(
-                        Stamp(file.path, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino, info.st_dev)
-                    )
+                    times = info.st_mtime_ns, info.st_ctime_ns
+                    found.append(Stamp(file.path, info.st_size, *times, info.st_ino, info.st_dev))
+                elif file.name.isidentifier() and file.name != "__pycache__" and file.is_dir():
+                    folders.append(file.path)
     return sorted(found)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 import threading
 from typing import Any
 
@@ -46,12 +47,31 @@ class LLVMCompiler:
         self.cpu: str = llvm.get_host_cpu_name()
         # The name alone misses features, and has some that a virtual machine takes away.
         self.features: str = llvm.get_host_cpu_features().flatten()
-        self._machine = llvm.Target.from_default_triple().create_target_machine(
-            cpu=self.cpu, features=self.features, opt=_OPTIMISATION_LEVEL, reloc="pic", codemodel="small"
-        )
+        self._machine = self._target_machine(_OPTIMISATION_LEVEL, far=False)
         self._jit: Any = None
         self._numbers = itertools.count(1)  # a library name cannot be used again, even after the library is gone
         self._lock = threading.RLock()  # neither a target machine nor the JIT is made for two threads at once
+
+    def _target_machine(self, level: int, far: bool) -> Any:
+        """A code generator; `far` is for code that `load` is to link.
+
+        LLVM's linker puts the sections of an object wherever there is room, which may be more than 2 GiB apart, and
+        aborts the process if the code expected them nearer. On macOS it is another linker, without this fault.
+        """
+        llvm = self._llvm
+        far = far and sys.platform != "darwin"
+        return llvm.Target.from_default_triple().create_target_machine(
+            cpu=self.cpu,
+            features=self.features,
+            opt=level,
+            reloc="static" if far else "pic",
+            codemodel="large" if far else "small",
+        )
+
+    def _emit(self, module: Any, far: bool) -> bytes:
+        machine = self._target_machine(_OPTIMISATION_LEVEL, far) if far else self._machine
+        image: bytes = machine.emit_object(module)
+        return image
 
     def optimised(self, text: str) -> Any:
         """Parse, verify and optimise; the module."""
@@ -66,13 +86,12 @@ class LLVMCompiler:
             builder.getModulePassManager().run(module, builder)
             return module
 
-    def compile_object(self, text: str) -> bytes:
+    def compile_object(self, text: str, far: bool = False) -> bytes:
         """Native code of a module, as the bytes of an object file that other processes of this machine can load."""
         with self._lock:
-            image: bytes = self._machine.emit_object(self.optimised(text))
-            return image
+            return self._emit(self.optimised(text), far)
 
-    def compile_small(self, text: str) -> bytes:
+    def compile_small(self, text: str, far: bool = False) -> bytes:
         """Native code of a module that is run often and compiled once: few passes, a quarter of the time."""
         llvm = self._llvm
         with self._lock:
@@ -81,24 +100,18 @@ class LLVMCompiler:
             tuning = llvm.create_pipeline_tuning_options(speed_level=1)
             builder = llvm.create_pass_builder(self._machine, tuning)
             builder.getModulePassManager().run(module, builder)
-            image: bytes = self._machine.emit_object(module)
-            return image
+            return self._emit(module, far)
 
-    def compile_unoptimised(self, text: str) -> bytes:
+    def compile_unoptimised(self, text: str, far: bool = False) -> bytes:
         """Native code of a module whose own instructions do not count."""
-        llvm = self._llvm
         with self._lock:
-            machine = llvm.Target.from_default_triple().create_target_machine(
-                cpu=self.cpu, features=self.features, opt=0, reloc="pic", codemodel="small"
-            )
-            image: bytes = machine.emit_object(llvm.parse_assembly(text))
+            image: bytes = self._target_machine(0, far).emit_object(self._llvm.parse_assembly(text))
             return image
 
-    def compile_lanes(self, text: str) -> bytes:
+    def compile_lanes(self, text: str, far: bool = False) -> bytes:
         """Native code of a module whose loops are lanes already: a short list of passes does as well as all of them."""
         with self._lock:
-            image: bytes = self._machine.emit_object(self.tidied(text))
-            return image
+            return self._emit(self.tidied(text), far)
 
     def tidied(self, text: str) -> Any:
         """Parse, verify, and run the passes of `compile_lanes`; the module."""
@@ -121,7 +134,7 @@ class LLVMCompiler:
             return {"llvm": text, "optimised": str(module), "asm": self._machine.emit_assembly(module)}
 
     def load(self, image: bytes, exports: tuple[str, ...], imports: dict[str, int]) -> NativeLibrary:
-        """Link an object file into this process; `imports` are symbols beside the mathematics of the C library."""
+        """Link an object file compiled with `far`; `imports` are symbols beside the mathematics of the C library."""
         with self._lock:
             if self._jit is None:
                 self._jit, self._math = self._llvm.create_lljit_compiler(), _math_symbols()

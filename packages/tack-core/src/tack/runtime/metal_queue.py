@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from tack.lang.records import record
 from tack.runtime.metal_api import MetalError, api, pool
 from tack.runtime.queued_launch import LaunchQueue
 
@@ -55,6 +56,17 @@ class Pipeline:
 
     def __init__(self, name: str, state: Any) -> None:
         self.name, self.state = name, state
+
+
+@record(frozen=True)
+class Launch:
+    """A launch that is not encoded yet; `data` are the bytes of its argument buffer, which point to `memories`."""
+
+    function: Pipeline
+    data: bytes
+    memories: list[Memory]
+    groups: int
+    group: int
 
 
 class Commands:
@@ -101,7 +113,7 @@ class MetalQueue(LaunchQueue):
         self._process = os.getpid()
         self._memories: weakref.WeakValueDictionary[int, Memory] = weakref.WeakValueDictionary()
         self._cells: list[Memory] = []
-        self._open: Commands | None = None
+        self._recorded: list[Launch] = []
         self._sent: deque[Commands] = deque()
 
     def begin(self) -> None:
@@ -187,29 +199,42 @@ class MetalQueue(LaunchQueue):
     # -- commands; the caller holds the lock
 
     def launch(self, function: Pipeline, values: Sequence[Any], groups: int, group: int) -> None:
-        with pool():
-            commands = self._open = self._open or self._start()
-            commands.names.append(function.name)
-            commands.encoder.setComputePipelineState_(function.state)
-            data = bytearray()
-            for value in values:
-                if isinstance(value, Memory):
-                    commands.use(value)
-                    data += int(value.buffer.gpuAddress()).to_bytes(8, "little")
-                else:
-                    data += value
-            self._set_arguments(commands, bytes(data))
-            size = api().MTLSizeMake
-            commands.encoder.dispatchThreadgroups_threadsPerThreadgroup_(size(groups, 1, 1), size(group, 1, 1))
+        memories = [value for value in values if isinstance(value, Memory)]
+        data = b"".join(v if isinstance(v, bytes) else int(v.buffer.gpuAddress()).to_bytes(8, "little") for v in values)
+        # The structure's own size is a multiple of its alignment.
+        self._recorded.append(Launch(function, data + bytes(-len(data) % 8), memories, groups, group))
 
-    def _start(self) -> Commands:
-        buffer = self._queue.commandBuffer()  # waits where too many are under way
-        if buffer is None:
-            raise MetalError(f"{self.label}: no command buffer")
-        return Commands(buffer)
+    def flush(self) -> None:
+        """Encode and commit what was recorded. A finalizer that launches meanwhile gets a command buffer of its own."""
+        recorded, self._recorded = self._recorded, []
+        if not recorded:
+            return
+        with pool():
+            buffer = self._queue.commandBuffer()  # waits where too many are under way
+            if buffer is None:
+                raise MetalError(f"{self.label}: no command buffer")
+            commands = Commands(buffer)
+            try:
+                for launch in recorded:
+                    self._encode(commands, launch)
+            finally:
+                commands.encoder.endEncoding()  # letting an encoder go without it ends the process
+            buffer.commit()
+            self._sent.append(commands)
+            while self._sent and self._sent[0].is_done():
+                self._sent.popleft()
+
+    def _encode(self, commands: Commands, launch: Launch) -> None:
+        commands.names.append(launch.function.name)
+        commands.encoder.setComputePipelineState_(launch.function.state)
+        for memory in launch.memories:
+            commands.use(memory)
+        self._set_arguments(commands, launch.data)
+        size = api().MTLSizeMake
+        groups, group = size(launch.groups, 1, 1), size(launch.group, 1, 1)
+        commands.encoder.dispatchThreadgroups_threadsPerThreadgroup_(groups, group)
 
     def _set_arguments(self, commands: Commands, data: bytes) -> None:
-        data += bytes(-len(data) % 8)  # the structure's own size is a multiple of its alignment
         if 0 < len(data) <= _INLINE_BYTES:
             commands.encoder.setBytes_length_atIndex_(data, len(data), 0)
         elif data:
@@ -220,19 +245,6 @@ class MetalQueue(LaunchQueue):
             memory.view[:] = np.frombuffer(data, np.uint8)
             commands.memories.add(memory)
             commands.encoder.setBuffer_offset_atIndex_(made, 0, 0)
-
-    def flush(self) -> None:
-        commands, self._open = self._open, None
-        if commands is None:
-            return
-        with pool():
-            commands.encoder.endEncoding()
-            commands.buffer.commit()
-            self._sent.append(commands)
-            while self._sent[0].is_done():
-                self._sent.popleft()
-                if not self._sent:
-                    break
 
     # -- waiting
 

@@ -165,7 +165,7 @@ def entry_address() -> int:
     def make() -> NativeCode:
         from tack.runtime.llvm_jit import compiler
 
-        return NativeCode.of_object(compiler().compile_small(text), (_ENTRY_SYMBOL,))
+        return NativeCode.compiled(lambda far: compiler().compile_small(text, far), (_ENTRY_SYMBOL,))
 
     try:
         library = kept(digest, make).load(_imports())

@@ -20,11 +20,15 @@ class NativeCode:
     image: Image | None
 
     @staticmethod
-    def of_object(data: bytes, exports: tuple[str, ...], late: frozenset[str] = frozenset()) -> NativeCode:
-        """Freshly compiled code; `late` as for `elf_image.link`."""
+    def compiled(
+        emit: Callable[[bool], bytes], exports: tuple[str, ...], late: frozenset[str] = frozenset()
+    ) -> NativeCode:
+        """Freshly compiled code; `emit(far)` makes an object, `far` for LLVM's linker; `late` as for `link`."""
         from tack.runtime.elf_image import link
 
-        return NativeCode(data, exports, link(data, exports, late))
+        data = emit(False)
+        image = link(data, exports, late)
+        return NativeCode(emit(True) if image is None else data, exports, image)
 
     def describe(self) -> tuple[dict[str, Any], bytes]:
         """The code as literals, and bytes."""

@@ -97,7 +97,7 @@ def launcher() -> NativeLibrary | None:
     def make() -> NativeCode:
         from tack.runtime.llvm_jit import compiler
 
-        return NativeCode.of_object(compiler().compile_small(text), _SYMBOLS)
+        return NativeCode.compiled(lambda far: compiler().compile_small(text, far), _SYMBOLS)
 
     try:
         library = kept(None if host is None else digest_of("gpu launcher", host, text), make).load({})

@@ -82,5 +82,9 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate) {
 }
 static inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 static inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == mask; }
-// HIP's, which has no mask.
-template <class T> static inline T __shfl_down(T v, unsigned by) { return __shfl_down_sync(0xffffffffu, v, by); }
+// HIP's, which has no mask: in a wave of 64 lanes those from 32 on take no part, and what they give is undefined.
+template <class T> static inline T __shfl_down(T v, unsigned by) {
+    const unsigned long long* all = rig_warp(0xffffffffu, rig_word(v));
+    const unsigned source = rig_warp_lane() + by;
+    return rig_from_word<T>(source < RIG_WARP ? all[source] : 0xfdfdfdfdfdfdfdfdull);
+}
