@@ -17,7 +17,7 @@ from benchmarks.compilers import Compiler, set_openmp_threads
 
 HUGE_PAGE = 2 << 20
 LINES_APART = 65 * 64  # bytes
-MIN_ROUNDS, MAX_ROUNDS = 5, 30
+MIN_ROUNDS, MAX_ROUNDS = 3, 30
 SAMPLE_SECONDS, MAX_CALLS = 2e-3, 100_000  # calls that are shorter are repeated within one sample
 REST = 0.01
 SLOW = 2.0  # seconds: a longer run may be timed but once

@@ -64,7 +64,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--threads", choices=("1", "all"), default="all", help="threads of Tack and C; 1 without peers")
     parser.add_argument("--quick", action="store_true", help="small sizes and few rounds: does it run at all?")
-    parser.add_argument("--seconds", type=float, default=1.2, help="time for each implementation of a row")
+    parser.add_argument("--seconds", type=float, default=1.0, help="time for each implementation of a row")
     parser.add_argument(
         "--peers",
         action="append",
