@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,9 +109,12 @@ class Peer:
 
     def outputs(self, folder: Path) -> list[np.ndarray]:
         """Run once, compilation included; what the outputs hold then."""
-        answer = self._ask(do="run", folder=str(folder))
+        return [np.load(path) for path in self._ask(do="run", folder=str(folder))["outputs"]]
+
+    def calibrate(self) -> None:
+        """Find out how many calls make a sample."""
+        answer = self._ask(do="calibrate")
         self.calls, self.once = int(answer["calls"]), float(answer["once"])
-        return [np.load(path) for path in answer["outputs"]]
 
     def sample(self) -> float:
         return float(self._ask(do="sample")["seconds"])
@@ -180,23 +184,33 @@ class Peers:
             folder = Path(place)
             arguments = _saved(case, folder)
             outputs = [k for k, a in enumerate(case.arguments) if any(a is output for output in case.outputs)]
-            for name in self._interpreters:
+
+            def outcome(name: str) -> list[np.ndarray] | str | None:
+                """A peer's outputs, or what went wrong; None if it has no adapter."""
+                place = folder / name
+                place.mkdir()
                 try:
                     peer = self._peer(name)
-                    if not peer.load(case.adapter or case.workload, arguments, outputs, case.reset is not None):
-                        continue
-                    theirs = peer.outputs(folder)
+                    known = peer.load(case.adapter or case.workload, arguments, outputs, case.reset is not None)
+                    return peer.outputs(place) if known else None
                 except PeerError as error:
-                    notes[name] = str(error).splitlines()[0]
                     self._running.pop(name).close()
-                    continue
-                try:
-                    harness.compare(case, name, ours, theirs, case.peer_tolerance, case.peer_mismatches)
-                except harness.CheckFailed as error:
-                    print(error, file=sys.stderr)
-                    notes[name] = "wrong result"
-                    continue
-                ready[name] = peer
+                    return str(error).splitlines()[0]
+
+            # They compile and run at the same time; only what is timed takes turns.
+            with ThreadPoolExecutor(os.cpu_count()) as together:
+                outcomes = dict(zip(self._interpreters, together.map(outcome, self._interpreters), strict=True))
+            for name, theirs in outcomes.items():
+                if isinstance(theirs, str):
+                    notes[name] = theirs
+                elif theirs is not None:
+                    try:
+                        harness.compare(case, name, ours, theirs, case.peer_tolerance, case.peer_mismatches)
+                        self._running[name].calibrate()
+                        ready[name] = self._running[name]
+                    except (harness.CheckFailed, PeerError) as error:
+                        print(error, file=sys.stderr)
+                        notes[name] = "wrong result" if isinstance(error, harness.CheckFailed) else str(error)
         return ready, notes
 
     def forget(self, ready: dict[str, harness.Sampler]) -> None:
