@@ -533,6 +533,19 @@ def test_a_later_process_runs_without_the_compiler(tmp_path):
     assert start(file, tmp_path / "cache") == []
 
 
+def test_the_pool_and_the_call_entry_are_kept_too(tmp_path):
+    """CACHE-1: neither the first shared loop nor a hundred calls import the compiler in a later process."""
+    file = tmp_path / "program.py"
+    many = "a, out = np.ones((2, 1 << 20), np.float32)\nk(a, out)\nassert out.tolist() == [3] * out.size\n"
+    calls = "for _ in range(100):\n    k(a[:3], out[:3])\n"
+    made = "print(*sorted({'tack.runtime.cpu_pool', 'tack.runtime.native_call'} & set(sys.modules)))\n"
+    file.write_text(PROGRAM + many + calls + made + LOADED)
+    both = ["tack.runtime.cpu_pool", "tack.runtime.native_call"]
+    first = start(file, tmp_path / "cache", TACK_CPU_THREADS="2")
+    assert first[:2] == both and set(first) >= {"llvmlite", "tack.lang.ir"}
+    assert start(file, tmp_path / "cache", TACK_CPU_THREADS="2") == both
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
 def test_32_processes_at_once(tmp_path):
     """CACHE-5: in an empty cache all succeed; what they leave is whole, and serves the next."""
