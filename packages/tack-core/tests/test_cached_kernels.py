@@ -6,10 +6,12 @@ import itertools
 import linecache
 import math
 import os
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -22,7 +24,7 @@ from tack.runtime.lowering import find_lowering
 
 pytest.importorskip("llvmlite")
 pytestmark = pytest.mark.usefixtures("store")  # also where the cache of this process is off
-SOURCE = Path(tack.__file__).parent.parent
+SOURCE = Path(tack.__file__).parent
 _count = itertools.count()
 
 
@@ -220,7 +222,8 @@ def sources(tmp_path, monkeypatch):
         (root / folder / "a.py").write_text(text)
     monkeypatch.setattr(host_identity, "__file__", str(root / "runtime" / "host_identity.py"))
     monkeypatch.setattr(host_identity, "cache", lambda: DiskCache(str(tmp_path / "cache")))
-    monkeypatch.setattr(host_identity, "_stamped", [])
+    monkeypatch.setattr(host_identity, "_stamped", {})
+    monkeypatch.setattr(host_identity, "_loaded_before", {name for name in sys.modules if name.startswith("tack.")})
     monkeypatch.setattr(host_identity, "LOADED", time.time_ns() + 10**12)
     return root
 
@@ -251,9 +254,16 @@ def test_tack_is_told_by_the_content_of_its_files(sources):
 def test_a_tack_that_changes_under_a_process_keeps_nothing(sources, monkeypatch):
     """CACHE-2: what is loaded before and after is no version at all."""
     assert tack_digest() is not None
+    late = ModuleType("tack.lang.late")
+    late.__file__ = str(sources / "lang" / "a.py")
+    monkeypatch.setitem(sys.modules, late.__name__, late)
     assert not host_identity.sources_have_changed()
     (sources / "lang" / "a.py").write_text("x = 3\n")
     assert host_identity.sources_have_changed()
+    late.__file__ = str(sources / "lang" / "new.py")
+    assert host_identity.sources_have_changed(), "it was not there"
+    assert tack_digest() is not None
+    assert not host_identity.sources_have_changed(), "what was loaded before that is of the files as they are"
     monkeypatch.setattr(host_identity, "LOADED", 10**9)
     assert tack_digest() is None
 
@@ -503,7 +513,10 @@ print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
 def start(file, folder, **more):
-    environment = os.environ | {"TACK_CACHE_DIR": str(folder), "PYTHONPATH": str(SOURCE), "TACK_CACHE": "1"} | more
+    packages = folder.parent / "packages"  # a Tack that nobody works on meanwhile
+    if not packages.exists():
+        shutil.copytree(SOURCE, packages / "tack", ignore=shutil.ignore_patterns("__pycache__"))
+    environment = os.environ | {"TACK_CACHE_DIR": str(folder), "PYTHONPATH": str(packages), "TACK_CACHE": "1"} | more
     done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
@@ -518,6 +531,19 @@ def test_a_later_process_runs_without_the_compiler(tmp_path):
     assert not off.exists()
     assert set(start(file, tmp_path / "cache")) >= {"llvmlite", "tack.lang.ir"}
     assert start(file, tmp_path / "cache") == []
+
+
+def test_the_pool_and_the_call_entry_are_kept_too(tmp_path):
+    """CACHE-1: neither the first shared loop nor a hundred calls import the compiler in a later process."""
+    file = tmp_path / "program.py"
+    many = "a, out = np.ones((2, 1 << 20), np.float32)\nk(a, out)\nassert out.tolist() == [3] * out.size\n"
+    calls = "for _ in range(100):\n    k(a[:3], out[:3])\n"
+    made = "print(*sorted({'tack.runtime.cpu_pool', 'tack.runtime.native_call'} & set(sys.modules)))\n"
+    file.write_text(PROGRAM + many + calls + made + LOADED)
+    both = ["tack.runtime.cpu_pool", "tack.runtime.native_call"]
+    first = start(file, tmp_path / "cache", TACK_CPU_THREADS="2")
+    assert first[:2] == both and set(first) >= {"llvmlite", "tack.lang.ir"}
+    assert start(file, tmp_path / "cache", TACK_CPU_THREADS="2") == both
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")

@@ -20,6 +20,7 @@ import pytest
 import tack
 from rigs import device_rig, other_process
 from tack.codegen.gpu_launcher_ir import MOST_PENDING
+from tack.lang.array import Array
 from tack.lang.types import DTYPES
 from tack.runtime import dlpack, gpu_memory, native_launch
 from tack.runtime.gpu_backend import GpuBackend
@@ -305,6 +306,8 @@ def test_a_call_is_in_the_order_of_the_arguments_stream(gpu):
     for wrong in ({"strides": (8,)}, {"typestr": ">i4"}, {"mask": 1}):
         with pytest.raises((ValueError, TypeError), match=r"arrays|C-contiguous"):
             add_to(ForeignArray(foreign.array, foreign.stream, **wrong), 2)
+    with pytest.raises(ValueError, match=r"aligned to their 4-byte elements"):
+        add_to(ForeignArray(foreign.array, foreign.stream, data=(foreign.array._data + 2, False), shape=(4,)), 2)
 
 
 def test_dlpack_out_is_in_the_order_of_the_consumers_stream(gpu):
@@ -346,19 +349,31 @@ def test_dlpack_in_shares(gpu, dtype, shape, old):
     assert (a.numpy() == 3).all()
 
 
+def given_out() -> int:
+    """How many capsules keep memory."""
+    return sum(isinstance(found, dlpack._Lent) for found in gc.get_objects())
+
+
 def test_dlpack_keeps_memory_as_long_as_somebody_has_it(gpu):
-    held = len(dlpack._given)
+    held = given_out()
     b = tack.from_dlpack(Exporter(tack.full(100, 5, tack.i32)))
-    assert len(dlpack._given) == held + 1
+    assert given_out() == held + 1
     tack.full(100, 6, tack.i32)
     assert (b.numpy() == 5).all()
     del b
     gc.collect()
-    assert len(dlpack._given) == held
+    assert given_out() == held
     capsule = tack.zeros(3).__dlpack__()  # that nobody takes
-    assert len(dlpack._given) == held + 1
+    assert given_out() == held + 1
     del capsule
-    assert len(dlpack._given) == held
+    assert given_out() == held
+
+
+def test_a_consumer_that_refuses_our_memory_says_so_and_keeps_nothing(gpu):
+    held = given_out()
+    with pytest.raises((RuntimeError, BufferError), match="Unsupported device"):
+        np.from_dlpack(tack.zeros(3))
+    assert given_out() == held
 
 
 def test_dlpack_of_read_only_arrays_and_copies(gpu):
@@ -414,6 +429,9 @@ def test_dlpack_refusals(gpu):
         tack.from_dlpack(np.zeros(3))
     with pytest.raises(ValueError, match=r"not of DLPack's device"):
         tack.from_dlpack(Wayward(gpu, a.__dlpack__(), (gpu.dlpack_device[0], 7)))
+    misaligned = Array(tack.f32, (3,), tack.device(gpu.name), a._data + 1, a)
+    with pytest.raises(ValueError, match=r"aligned to their 4-byte elements"):
+        tack.from_dlpack(Exporter(misaligned))
     with pytest.raises(BufferError, match="as a copy only"):
         a.__dlpack__(dl_device=(1, 0), copy=False)
     if gpu.name == "cuda":

@@ -19,9 +19,9 @@ import tack
 from lane_rig import Compiled, before_a_hole, same_bits, typed_ir
 from tack.codegen.lane_cost import PLAIN, VectorUnit, vector_unit
 from tack.lang import ir
-from tack.lang.types import DTYPES, FLOAT_DTYPES, INTEGER_DTYPES, ArrayType, DType, i32
+from tack.lang.types import DTYPES, FLOAT_DTYPES, INTEGER_DTYPES, ArrayType, DType, i32, i64
 from tack.runtime.backend import STATUS_OK
-from typed_ir import binary, builtin, cast, const, each, kernel, load, store, unary, var
+from typed_ir import assign, binary, builtin, cast, const, each, kernel, load, store, unary, var
 
 WIDTHS = (4, 8, 16, 32, 64)
 CUTS = (0.13, 0.37, 0.38, 0.91)
@@ -185,6 +185,28 @@ def test_integer_builtin(dtype: DType) -> None:
     run_columns(expressions, dtype, dtype, integers(dtype, 1), integers(dtype, 2), 3)
     bits = [builtin(name, x, result=i32) for name in ("popcount", "clz", "ctz") for x in (a, cast(var("i"), dtype))]
     run_columns(bits, dtype, i32, integers(dtype, 1), integers(dtype, 2), 3)
+
+
+def test_code_grows_with_the_program() -> None:
+    """Twice as many statements are twice as much text, and all divisions of one kind are calls of one function."""
+
+    def statements(count: int) -> Compiled:
+        a, s = load("a", i64, var("i")), var("s", i64)
+        body: list[ir.IRStmt] = [assign("s", a)]
+        for k in range(count):
+            body.append(assign("s", binary("//", s, binary("+", a, const(k + 1, i64)))))
+        body.append(store("out", s, var("i")))
+        params: dict[str, DType | ArrayType] = {"a": ArrayType(i64, 1), "out": ArrayType(i64, 1)}
+        return Compiled(kernel(params, each("a", *body)), 8)
+
+    small, large = statements(8), statements(16)
+    assert len(large.text) < 2.2 * len(small.text)
+    assert [v.text.count("define internal <8 x i64> @__tack_floordiv_i64x8__") for v in (small, large)] == [1, 1]
+    a = np.arange(-40, 60, dtype=np.int64) * 12345 + 7
+    want = a.copy()
+    for k in range(16):
+        want //= a + (k + 1)
+    assert np.array_equal(large(a, np.zeros_like(a))[1], want)
 
 
 # --- Rows ------------------------------------------------------------------------------------------------------------

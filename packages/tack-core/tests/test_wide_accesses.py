@@ -13,6 +13,7 @@ from dialects import make, needs_compiler, run
 from rigs import host_run
 from tack.codegen.c_family import CFamilyOptions
 from tack.codegen.c_wide import WideEmitter
+from tack.runtime.launch_ranges import loop_space
 
 LENGTHS = (0, 1, 3, 1023, 1024, 1025, 2048, 5000)
 DISJOINT = CFamilyOptions(disjoint=True)
@@ -205,6 +206,42 @@ def test_whole_aligned_groups_and_no_others_take_the_wide_way(monkeypatch: pytes
         run("cuda", kernel, 2.0, x, y, out, options=DISJOINT)
         done = 0 if offset else 2048
         assert (out[:done] == (2 * x + y)[:done]).all() and (out[done:] == 0).all()
+
+
+@HOST
+@needs_compiler
+@pytest.mark.parametrize(
+    "shape", [(8, 32), (16, 64), (24, 96), (8, 33), (9, 32), (4, 6, 32), (3, 5, 7), (300, 1)], ids=str
+)
+def test_long_iterations_in_tiles(dialect: str, shape: tuple[int, ...]) -> None:
+    """Loops that divide into tiles, and loops that do not: each iteration runs once."""
+    names = ["i", "j", "k"][: len(shape)]
+    where = ", ".join(names)
+    extents = ", ".join(f"(2, {extent + 2})" for extent in shape)
+    places = ", ".join(f"{name} - 2" for name in names)
+    value = " + ".join(f"{name} * {1000**axis}" for axis, name in enumerate(names))
+    body = f"s = 0\nfor m in range(3):\n    s += m\nout[{places}] = out[{places}] + {value} + s"
+    kernel = make("out", (f"{where} in tack.ndrange({extents})", body))
+    out = np.zeros(shape, np.int64)
+    assert each_of(kernel, out) == [1]
+    run(dialect, kernel, out, options=DISJOINT)
+    expected = sum((np.indices(shape)[axis] + 2) * 1000**axis for axis in range(len(shape))) + 3
+    assert (out == expected).all()
+
+
+@needs_compiler
+def test_a_piece_of_a_tiled_loop() -> None:
+    """A launch that does not begin at the first iteration does those that it is for."""
+    body = "s = 1\nfor m in range(1):\n    s += m\nout[i, j] = out[i, j] + s"
+    typed = host_run.type_for(make("out", ("i, j in tack.ndrange(64, 32)", body)), (np.zeros((64, 32), np.int64),))
+    text, plan = host_run.generate("cuda", typed, DISJOINT)
+    out = np.zeros((64, 32), np.int64)
+    launcher = host_run.Launcher(host_run.build("cuda", text, plan), typed, plan, (out,), text)
+    space = loop_space(plan.loops[0].ranges, launcher.scalars, launcher.shapes)
+    for first, stop in ((256, 1024), (0, 256), (1024, 2048)):
+        launcher.launch(plan.loops[0], space, first, stop)
+        assert (out.reshape(-1)[first:stop] == 1).all()
+    assert (out == 1).all()
 
 
 @needs_compiler

@@ -86,6 +86,7 @@ class Switches:
         self.buffers: weakref.WeakSet[Buffer] = weakref.WeakSet()
         self.live: weakref.WeakSet[Any] = weakref.WeakSet()  # command buffers, libraries, pipelines
         self.executed = 0
+        self.blocked = 0  # how often a queue had no room for a command buffer
 
     def note(self, text: str) -> None:
         """Something wrong that cannot be raised where it is found."""
@@ -427,6 +428,7 @@ class CommandQueue:
     def commandBuffer(self) -> CommandBuffer:
         _in_pool("commandBuffer")
         while len(self.committed) >= _IN_FLIGHT:
+            SWITCHES.blocked += 1
             self.run_one()
         return CommandBuffer(self)
 

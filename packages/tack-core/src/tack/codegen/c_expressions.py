@@ -66,7 +66,7 @@ class ExpressionEmitter(ArithmeticEmitter):
             case ir.IRArrayAttr():
                 return self._attribute(node)
             case ir.IRLoad():
-                return self._element(node.array, self._operands(node.index))
+                return self._load(node)
             case ir.IRUnary():
                 return self._unary(node.op, typed(node), self._expr(node.operand))
             case ir.IRBinOp():
@@ -170,6 +170,9 @@ class ExpressionEmitter(ArithmeticEmitter):
         return result
 
     # -- memory
+
+    def _load(self, node: ir.IRLoad) -> str:
+        return self._element(node.array, self._operands(node.index))
 
     def _pointer(self, name: str) -> str:
         array = self.arrays[name]

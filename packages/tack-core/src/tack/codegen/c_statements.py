@@ -149,8 +149,7 @@ class StatementEmitter(ExpressionEmitter):
             case ir.IRAssign():
                 self._emit_assign(node)
             case ir.IRStore():
-                value, *index = self._operands((node.value, *node.index))
-                self.b.do(f"{self._element(node.array, index)} = {value};")
+                self._store(node)
             case ir.IRExprStmt():
                 self.b.do(f"{self._effect(node.value)};")
             case ir.IRUnpack():
@@ -174,6 +173,10 @@ class StatementEmitter(ExpressionEmitter):
                 fail(UnsupportedSyntaxError, message, node.loc, hint="store the values to an array and print that")
             case _:
                 raise AssertionError(f"no lowering of {type(node).__name__}")
+
+    def _store(self, node: ir.IRStore) -> None:
+        value, *index = self._operands((node.value, *node.index))
+        self.b.do(f"{self._element(node.array, index)} = {value};")
 
     def _effect(self, node: ir.IRExpr) -> str:
         """For its effect; a call may have no result, or several that nobody wants."""

@@ -1,7 +1,8 @@
-"""Loops over several ranges, a few iterations a thread, and indices of several dimensions (docs/design/gpu.md).
+"""Loops over several ranges, and indices of several dimensions (docs/design/gpu.md).
 
-The threads of a workgroup stay side by side: each goes on by the size of the workgroup. So the division that finds the
-first iteration is paid once, and the next ones carry from one range to the one around it.
+Of short iterations a thread does a few. The threads of a workgroup stay side by side: each goes on by the size of the
+workgroup. So the division that finds the first iteration is paid once, and the next ones carry from one range to the
+one around it. Of long iterations a workgroup does a tile.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tack.lang.types import i64, u64
 
 STEP: Final = "tack_step"  # the number of the iteration among those of a thread
 _FARTHEST: Final = 64  # a neighbour along an axis, so that the address in between cannot overflow
+_TILE_WIDTH: Final = 32
 _MOST_CARRIES: Final = 4  # of a step: rows at least this part of a workgroup long need no division
 
 
@@ -28,8 +30,10 @@ class StridedEmitter(LaunchEmitter):
 
     def _loop_kernel(self, number: int, loop: ir.IRParallelFor, prelude: list[ir.IRStmt]) -> KernelPlan:
         each = self.strided
-        if each == 1 or len(loop.ranges) == 1 or not may_share_a_thread(loop, self.kernel, each):
+        if each == 1 or len(loop.ranges) == 1:
             return super()._loop_kernel(number, loop, prelude)
+        if not may_share_a_thread(loop, self.kernel, each):
+            return self._tiled_kernel(number, loop, prelude)
         self._begin_kernel()
         first = self._group_first(each)
         self._declare(loop, prelude)
@@ -80,21 +84,57 @@ class StridedEmitter(LaunchEmitter):
         for _ in places:
             self.b.close()
 
+    # -- long iterations
+
+    def _tiled_kernel(self, number: int, loop: ir.IRParallelFor, prelude: list[ir.IRStmt]) -> KernelPlan:
+        """An iteration a thread. Where the loop's rows divide into tiles of a warp's width and a workgroup's size, a
+        workgroup does one, so that its threads share more of what they load; elsewhere consecutive iterations."""
+        self._begin_kernel()
+        flat, inner = self._flat_index(), len(loop.vars) - 1
+        self._lane_guard(flat)
+        self._declare(loop, prelude)
+        self._block(prelude)
+        column, row = self._tile_place(flat, f"({self._type(i64)}){self._takes(TRIPS, inner)}")
+        self._loop_value(loop, inner, column)
+        for axis in range(inner - 1, 0, -1):
+            trips = f"({self._type(i64)}){self._takes(TRIPS, axis)}"
+            self._loop_value(loop, axis, self._temporary(f"{row} % {trips}", i64))
+            row = self._temporary(f"{row} / {trips}", i64)
+        self._loop_value(loop, 0, row)
+        self._block(loop.body)
+        return self._finish_kernel(f"loop{number}", plan_ranges(loop, self.positions, self.kernel.params))
+
+    def _tile_place(self, flat: str, trips: str) -> tuple[str, str]:
+        """The column and the row of a thread. A launch that begins elsewhere is a piece of a long loop: no tiles."""
+        wide, height = self._type(i64), self.group // _TILE_WIDTH
+        column, row, tiles = (self.b.name() for _ in range(3))
+        self.b.do(f"{wide} {column} = {flat} % {trips};")
+        self.b.do(f"{wide} {row} = {flat} / {trips};")
+        stop = self._takes(STOP)
+        whole = f"{trips} % {_TILE_WIDTH} == 0 && {stop} % {trips} == 0 && {stop} / {trips} % {height} == 0"
+        self.b.open(f"if ({self._takes(FIRST)} == 0 && {whole})")
+        self.b.do(f"const {wide} {tiles} = {trips} / {_TILE_WIDTH};")
+        group, lane = f"({wide}){self.dialect.group}", f"({wide}){self.dialect.lane}"
+        self.b.do(f"{column} = {group} % {tiles} * {_TILE_WIDTH} + {lane} % {_TILE_WIDTH};")
+        self.b.do(f"{row} = {group} / {tiles} * {height} + {lane} / {_TILE_WIDTH};")
+        self.b.close()
+        return column, row
+
     # -- neighbours
 
-    def _text(self, node: ir.IRExpr) -> str:
-        if isinstance(node, ir.IRLoad) and self.strided > 1 and len(node.index) > 1:
-            bases, offsets = _split(node.index)
-            return self._neighbour(node.array, self._operands(bases), offsets)
-        return super()._text(node)
+    def _load(self, node: ir.IRLoad) -> str:
+        if self.strided == 1 or len(node.index) == 1:
+            return super()._load(node)
+        bases, offsets = _split(node.index)
+        return self._neighbour(node.array, self._operands(bases), offsets)
 
-    def _statement(self, node: ir.IRStmt) -> None:
-        if isinstance(node, ir.IRStore) and self.strided > 1 and len(node.index) > 1:
-            bases, offsets = _split(node.index)
-            value, *index = self._operands((node.value, *bases))
-            self.b.do(f"{self._neighbour(node.array, index, offsets)} = {value};")
-        else:
-            super()._statement(node)
+    def _store(self, node: ir.IRStore) -> None:
+        if self.strided == 1 or len(node.index) == 1:
+            super()._store(node)
+            return
+        bases, offsets = _split(node.index)
+        value, *index = self._operands((node.value, *bases))
+        self.b.do(f"{self._neighbour(node.array, index, offsets)} = {value};")
 
     def _neighbour(self, name: str, index: list[str], offsets: Sequence[int]) -> str:
         """An element as an offset from another one, whose address all neighbours share; the offset is the same in all

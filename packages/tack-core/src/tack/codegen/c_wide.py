@@ -104,14 +104,14 @@ class WideEmitter(StridedEmitter):
         self.module.declarations.setdefault(name, text)
         return name
 
-    def _text(self, node: ir.IRExpr) -> str:
-        return self._packs.get(id(node)) or super()._text(node)
+    def _load(self, node: ir.IRLoad) -> str:
+        return self._packs.get(id(node)) or super()._load(node)
 
-    def _statement(self, node: ir.IRStmt) -> None:
-        if isinstance(node, ir.IRStore) and id(node) in self._packs:
+    def _store(self, node: ir.IRStore) -> None:
+        if id(node) in self._packs:
             self.b.do(f"{self._packs[id(node)]} = {self._expr(node.value)};")
         else:
-            super()._statement(node)
+            super()._store(node)
 
     def _begin(self, function: ir.IRFunction) -> None:
         super()._begin(function)

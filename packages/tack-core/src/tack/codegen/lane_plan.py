@@ -14,6 +14,7 @@ from tack.lang.types import DType
 _MOST_NODES: Final = 4000
 _MOST_PRIVATE_BYTES: Final = 1 << 16  # local arrays of a whole block
 _GAIN: Final = 0.8  # lanes must promise at least this much
+_GAIN_OF_STREAMS: Final = 0.3  # what LLVM vectorises too
 _GAIN_WITHOUT_MASKS: Final = 0.5  # where every masked access goes lane by lane
 _MASKED_WIDTH: Final = 16  # of the blocks for what is left of a run
 
@@ -110,12 +111,12 @@ def _bytes(array: ir.IRLocalArray) -> int:
 def _is_worth_it(plan: LanePlan, nodes: list[ir.IRNode]) -> bool:
     """Cheaper as lanes; and not what LLVM's own vectoriser does better, straight-line code on rows of a grid.
 
-    Streams it does as well, but its passes take 10 ms longer.
+    Streams it does as well, but its passes take 10 ms longer. Tables that are looked up are no streams.
     """
     cost = CostModel(plan.shapes, plan.unit, plan.width).of(plan.loop.body)
     if cost.lanes >= (_GAIN if plan.unit.masked else _GAIN_WITHOUT_MASKS) * plan.width * cost.scalar:
         return False
-    if len(plan.loop.ranges) == 1 or plan.repeatable:
+    if (len(plan.loop.ranges) == 1 or plan.repeatable) and cost.lanes < _GAIN_OF_STREAMS * plan.width * cost.scalar:
         return True
     fused = plan.unit.fused
     return any(isinstance(node, ir.IRFor | ir.IRWhile | ir.IRIf) or _is_hard(node, fused) for node in nodes)

@@ -136,7 +136,8 @@ def host_target(waiting: Waiting | None = None) -> PoolTarget:
         return PoolTarget(machine, sys.platform, waiting)
     kept = {getattr(signal, name, None) for name in SYNCHRONOUS_SIGNALS}
     blocked = sum(1 << (number - 1) for number in signal.valid_signals() if number not in kept)
-    return PoolTarget(machine, sys.platform, waiting, blocked, signal.SIG_BLOCK, signal.SIG_SETMASK)
+    # Plain numbers: the target is part of the name that the disk cache finds the code by.
+    return PoolTarget(machine, sys.platform, waiting, blocked, int(signal.SIG_BLOCK), int(signal.SIG_SETMASK))
 
 
 def compile_pool(target: PoolTarget) -> NativeCode:

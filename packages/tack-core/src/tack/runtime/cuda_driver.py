@@ -127,5 +127,5 @@ def device_count() -> int:
     """How many NVIDIA GPUs this machine has; 0 without a driver."""
     try:
         return driver().count()
-    except CudaError:
+    except (CudaError, MemoryError):
         return 0

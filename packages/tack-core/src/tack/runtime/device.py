@@ -102,6 +102,13 @@ def _cuda_units() -> tuple[int, int]:
     return 0, device_count()
 
 
+def _cuda_why() -> str:
+    from tack.runtime.cuda_driver import driver
+    from tack.runtime.gpu_driver import why_no_device
+
+    return why_no_device(driver)
+
+
 def _level_zero() -> Callable[..., Backend]:
     from tack.runtime.level_zero_backend import LevelZeroBackend
 
@@ -132,6 +139,13 @@ def _hip_units() -> tuple[int, int]:
     return 0, device_count()
 
 
+def _hip_why() -> str:
+    from tack.runtime.gpu_driver import why_no_device
+    from tack.runtime.hip_driver import driver
+
+    return why_no_device(driver)
+
+
 def _metal() -> Callable[..., Backend]:
     from tack.runtime.metal import MetalBackend
 
@@ -154,8 +168,8 @@ def _metal_why() -> str:
 _REGISTRY = {
     "cpu": _Row(_cpu, needs="llvmlite", extra="cpu"),
     "reference": _Row(_reference),
-    "cuda": _Row(_cuda, extra="cuda", units=_cuda_units),
-    "hip": _Row(_hip, extra="hip", units=_hip_units),
+    "cuda": _Row(_cuda, extra="cuda", units=_cuda_units, why=_cuda_why),
+    "hip": _Row(_hip, extra="hip", units=_hip_units, why=_hip_why),
     "metal": _Row(_metal, needs="Metal", extra="metal", units=_metal_units, why=_metal_why),
     "opencl": _Row(_opencl, needs="pyopencl", extra="opencl", units=_opencl_units),
     "level_zero": _Row(_level_zero, units=_level_zero_units, why=_level_zero_why),

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from ctypes import c_char_p, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p, py_object
 from typing import Any, Final, NoReturn, Protocol
 
+import numpy as np
+
 from tack.lang.array import READ_ONLY, Array
 from tack.lang.types import DTYPES, DType
 from tack.runtime.device import Device
+from tack.runtime.interop import check_aligned
 
 CPU: Final = 1
 CUDA: Final = 2
@@ -22,7 +25,6 @@ _FLAG_READ_ONLY, _FLAG_COPIED = 1, 2
 _NO_ORDER: Final = -1
 
 _Deleter = ctypes.CFUNCTYPE(None, c_void_p)
-_Destructor = ctypes.CFUNCTYPE(None, c_void_p)
 
 
 class _DLTensor(ctypes.Structure):
@@ -76,29 +78,22 @@ def _api(name: str, result: Any, *arguments: Any) -> Any:
     return ctypes.PYFUNCTYPE(result, *arguments)(ctypes.cast(function, c_void_p).value or 0)
 
 
-_new = _api("PyCapsule_New", py_object, c_void_p, c_char_p, c_void_p)
 _is_valid = _api("PyCapsule_IsValid", c_int, py_object, c_char_p)
 _pointer = _api("PyCapsule_GetPointer", c_void_p, py_object, c_char_p)
 _rename = _api("PyCapsule_SetName", c_int, py_object, c_char_p)
-# Of a capsule that is going away, which must not be counted again.
-_is_valid_dying = _api("PyCapsule_IsValid", c_int, c_void_p, c_char_p)
-_pointer_dying = _api("PyCapsule_GetPointer", c_void_p, c_void_p, c_char_p)
-
-_given: dict[int, tuple[Any, ...]] = {}  # what consumers of our memory keep alive, by the address of the structure
 
 
-def _delete(address: int) -> None:
-    _given.pop(address, None)
+class _Lent:
+    """An array's memory as NumPy is told about it, which writes the structure but never looks at the elements."""
 
-
-def _destroy(capsule: int) -> None:
-    """A capsule that nobody took."""
-    for name in (_PLAIN, _VERSIONED):
-        if _is_valid_dying(capsule, name):
-            _given.pop(_pointer_dying(capsule, name), None)
-
-
-_deleter, _destructor = _Deleter(_delete), _Destructor(_destroy)
+    def __init__(self, array: Array) -> None:
+        self.array = array  # NumPy's deleter drops this object
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": array._shape + array._parts,
+            "typestr": array._dtype.numpy.str,
+            "data": (array._data, bool(array._key & READ_ONLY)),
+        }
 
 
 def export(
@@ -139,20 +134,15 @@ def export(
         raise BufferError("stream 0 is ambiguous: DLPack wants 1 (legacy default), 2 (per thread) or a handle")
     if stream != _NO_ORDER:
         backend.hand_back(stream)
-    shape = array._shape + array._parts
-    extents = (c_int64 * max(1, len(shape)))(*shape)
-    kind, number = backend.dlpack_device
-    dtype = array._dtype
-    tensor = _DLTensor(array._data, kind, number, len(shape), _KINDS[dtype.kind], dtype.bits, 1, extents, None, 0)
-    deleter = ctypes.cast(_deleter, c_void_p)
-    if versioned:
-        flags = (_FLAG_READ_ONLY if array._key & READ_ONLY else 0) | (_FLAG_COPIED if copy else 0)
-        made: Any = _Versioned(*_VERSION, None, deleter, flags, tensor)
-    else:
-        made = _Plain(tensor, None, deleter)
-    address = ctypes.addressof(made)
-    _given[address] = (made, extents, array)
-    return _new(address, _VERSIONED if versioned else _PLAIN, ctypes.cast(_destructor, c_void_p))
+    # NumPy's deleter and destructor: in Python they would lose the exception of a consumer that refuses the memory.
+    values = np.asarray(_Lent(array))
+    capsule = values.__dlpack__(max_version=_VERSION) if versioned else values.__dlpack__()
+    name, structure = (_VERSIONED, _Versioned) if versioned else (_PLAIN, _Plain)
+    made: Any = structure.from_address(_pointer(capsule, name))
+    made.tensor.device_type, made.tensor.device_id = backend.dlpack_device
+    if versioned and copy:
+        made.flags |= _FLAG_COPIED
+    return capsule
 
 
 class _Imported:
@@ -177,7 +167,7 @@ def take(exporter: Any, device: Device, backend: StreamOrder) -> Array:
     TypeError
         If Tack has no such dtype.
     ValueError
-        If its memory is not this device's, or is strided, or the exporter does not hand it over.
+        If its memory is not this device's, or is strided or misaligned, or the exporter does not hand it over.
     """
     try:
         where = tuple(int(x) for x in exporter.__dlpack_device__())
@@ -196,10 +186,12 @@ def take(exporter: Any, device: Device, backend: StreamOrder) -> Array:
     dtype = _dtype_of(tensor)
     if tensor.strides and not _is_contiguous(shape, tensor.strides[: tensor.ndim]):
         raise ValueError(f"C-contiguous arrays, not one of shape {shape} with strides: pass a copy")
+    start = (tensor.data or 0) + tensor.byte_offset
+    check_aligned(start, dtype)
     _rename(capsule, _USED[name])
     owner = _Imported(address, made.deleter, device.backend.synchronize)
     readonly = name is _VERSIONED and bool(made.flags & _FLAG_READ_ONLY)
-    return Array(dtype, shape, device, (tensor.data or 0) + tensor.byte_offset, owner, readonly=readonly)
+    return Array(dtype, shape, device, start, owner, readonly=readonly)
 
 
 def _capsule_of(exporter: Any, stream: int) -> Any:

@@ -6,7 +6,7 @@ The two APIs differ in names alone. A subclass of `GpuDriver` says what the func
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_ushort, c_void_p
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -89,12 +89,16 @@ class GpuDriver:
     error: ClassVar[type[GpuError]] = GpuError
 
     def __init__(self) -> None:
-        self._library = first_library(self.libraries)
+        reasons: list[str] = []
+        self._library = first_library(self.libraries, reasons)
         if self._library is None:
-            raise self.error(f"no {self.api} driver: none of {', '.join(self.libraries)} can be loaded")
+            raise self.error(f"no {self.api} driver ({'; '.join(reasons)})")
         self._holding = ctypes.PyDLL(None, handle=self._library._handle)
-        for name, function_name in self.names.items():
-            setattr(self, name, self.bind(function_name, SIGNATURES[name], name in _BRIEF))
+        try:
+            for name, function_name in self.names.items():
+                setattr(self, name, self.bind(function_name, SIGNATURES[name], name in _BRIEF))
+        except AttributeError as lacking:
+            raise self.error(f"the {self.api} driver is too old, or not one ({lacking})") from None
         self.init(0)
 
     if TYPE_CHECKING:
@@ -146,11 +150,20 @@ class GpuDriver:
         return found.value
 
 
-def first_library(names: Iterable[str]) -> Any:
-    """The first of these libraries that can be loaded; None if there is none."""
+def first_library(names: Iterable[str], reasons: list[str] | None = None) -> Any:
+    """The first of these libraries that can be loaded; None if there is none. `reasons` gets the loader's words."""
     for name in names:
         try:
             return ctypes.CDLL(name)
-        except OSError:
-            continue
+        except OSError as problem:
+            if reasons is not None:
+                reasons.append(str(problem))
     return None
+
+
+def why_no_device(driver: Callable[[], GpuDriver]) -> str:
+    """Why a machine has no device of a kind: the loader's or the driver's words."""
+    try:
+        return f"the {driver().api} driver finds no GPU" if not driver().count() else ""
+    except (GpuError, MemoryError) as problem:
+        return str(problem)

@@ -136,5 +136,5 @@ def device_count() -> int:
     """How many AMD GPUs HIP finds; 0 without a driver, and where the driver finds none."""
     try:
         return driver().count()
-    except HipError:
+    except (HipError, MemoryError):
         return 0

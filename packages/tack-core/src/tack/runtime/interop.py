@@ -141,7 +141,7 @@ def wrap_cuda(exporter: Any, device: Device) -> Array:
     TypeError
         If Tack has no such dtype, or the array has a mask.
     ValueError
-        If the array is strided or of foreign byte order.
+        If the array is strided, misaligned or of foreign byte order.
     """
     interface = exporter.__cuda_array_interface__
     numpy_dtype, shape = np.dtype(interface["typestr"]), tuple(interface["shape"])
@@ -153,7 +153,8 @@ def wrap_cuda(exporter: Any, device: Device) -> Array:
     if strides is not None and 0 not in shape and tuple(strides) != c_strides(shape, numpy_dtype.itemsize):
         raise ValueError(f"C-contiguous arrays, not one of shape {shape} with strides {strides} bytes: pass a copy")
     address, readonly = interface["data"]
-    backend = cast("StreamOrder", device.backend)
+    dtype, backend = element_type(numpy_dtype), cast("StreamOrder", device.backend)
+    check_aligned(address, dtype)
     where = exporter.__dlpack_device__() if hasattr(exporter, "__dlpack_device__") else backend.dlpack_device
     if tuple(map(int, where)) != backend.dlpack_device:
         raise ValueError(f"memory of device {device.name}, not of number {where[1]}")
@@ -162,7 +163,19 @@ def wrap_cuda(exporter: Any, device: Device) -> Array:
     if stream not in (None, 0, 1):  # the legacy default stream is in order with ours
         backend.wait_for_stream(stream)
         owner = Lent(exporter, stream, backend)
-    return Array(element_type(numpy_dtype), shape, device, address, owner, readonly=readonly)
+    return Array(dtype, shape, device, address, owner, readonly=readonly)
+
+
+def check_aligned(address: int, dtype: DType) -> None:
+    """Refuse memory that a GPU cannot read: on a misaligned access it ends every use of the device in this process.
+
+    Raises
+    ------
+    ValueError
+        If an address is no multiple of the element's size.
+    """
+    if address % dtype.itemsize:
+        raise ValueError(f"arrays that are aligned to their {dtype.itemsize}-byte elements: pass a copy")
 
 
 def _stream_of(exporter: Any, interface: dict[str, Any]) -> Any:

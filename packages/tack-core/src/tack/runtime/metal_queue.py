@@ -25,6 +25,7 @@ HostArray = np.ndarray[Any, Any]
 _MOST_THREADS: Final = 1 << 31  # thread positions have 32 bits
 _INLINE_BYTES: Final = 4096  # the most that `setBytes` takes
 _CELL_BYTES: Final = 8
+_MOST_SENT: Final = 48  # a queue has room for 64 command buffers, and then blocks with our lock held
 
 
 class Memory:
@@ -130,6 +131,12 @@ class MetalQueue(LaunchQueue):
                 "processes with multiprocessing's 'spawn', or use the device only after the fork"
             )
 
+    def throttle(self) -> None:
+        sent = self._sent.copy()
+        if len(sent) >= _MOST_SENT:
+            with pool():
+                sent[-_MOST_SENT].buffer.waitUntilCompleted()
+
     # -- memory
 
     def allocate(self, nbytes: int) -> Memory:
@@ -210,7 +217,7 @@ class MetalQueue(LaunchQueue):
         if not recorded:
             return
         with pool():
-            buffer = self._queue.commandBuffer()  # waits where too many are under way
+            buffer = self._queue.commandBuffer()
             if buffer is None:
                 raise MetalError(f"{self.label}: no command buffer")
             commands = Commands(buffer)
