@@ -250,17 +250,22 @@ imported = time.perf_counter()
 def fresh(a, x, y, out):
     for i in range(out.shape[0]):
         out[i] = a * x[i] + y[i] * {number}
+@tack.kernel
+def second(a, x, y, out):
+    for i in range(out.shape[0]):
+        out[i] = a * x[i] - y[i] * {number}
 with tack.device("cuda") as device:
     x, y, out = tack.ones(8), tack.ones(8), tack.zeros(8)
     tack.synchronize()
-    start = time.perf_counter()
-    fresh(2.0, x, y, out)
-    tack.synchronize()
-    called = time.perf_counter() - start
-    assert out.numpy().tolist() == [2 + {number}] * 8
-    with open(sys.argv[1], "w") as file:
-        file.write(tack.inspect(fresh, 2.0, x, y, out)["cuda"])
-    print(imported - begin, called)
+    print(imported - begin)
+    for kernel, want in ((fresh, 2 + {number}), (second, 2 - {number})):
+        start = time.perf_counter()
+        kernel(2.0, x, y, out)
+        tack.synchronize()
+        print(time.perf_counter() - start)
+        assert out.numpy().tolist() == [want] * 8
+        with open(sys.argv[1] + kernel.__name__, "w") as file:
+            file.write(tack.inspect(kernel, 2.0, x, y, out)["cuda"])
 """
 _ALONE = """
 import sys, time
@@ -268,16 +273,18 @@ import numpy, tack
 from tack.runtime.cuda_backend import _COMPILE_OPTIONS
 from tack.runtime.cuda_driver import compile_cubin
 backend = tack.device("cuda").backend
-text = open(sys.argv[1]).read()
-start = time.perf_counter()
-compile_cubin(text, "fresh", backend.architecture, _COMPILE_OPTIONS)
-print(0, time.perf_counter() - start)
+print(0)
+for name in ("fresh", "second"):
+    text = open(sys.argv[1] + name).read()
+    start = time.perf_counter()
+    compile_cubin(text, name, backend.architecture, _COMPILE_OPTIONS)
+    print(time.perf_counter() - start)
 """
 
 
 def first_calls() -> None:
-    """A small kernel in a fresh process, without and with the disk cache, and NVRTC alone on the same text."""
-    seconds: dict[str, list[float]] = {"cold": [], "NVRTC alone": [], "from the disk cache": [], "import": []}
+    """The first two kernels of a fresh process, without and with the disk cache, and NVRTC alone on the same texts."""
+    seconds: dict[str, list[list[float]]] = {"Tack, cold": [], "NVRTC alone": [], "Tack, from the disk cache": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "alone.py").write_text(_ALONE)
@@ -287,18 +294,11 @@ def first_calls() -> None:
             if number == 1:  # the first program on a machine also reads Tack's own files, to know its version
                 _run(program, folder)
                 continue
-            for what, file in (
-                ("cold", program),
-                ("NVRTC alone", folder / "alone.py"),
-                ("from the disk cache", program),
-            ):
-                imported, called = _run(file, folder)
-                seconds[what].append(called)
-                if what == "from the disk cache":
-                    seconds["import"].append(imported)
-    print("\n| first call of a small kernel | ms |\n|---|--:|")
-    for what, values in seconds.items():
-        print(f"| {what} | {np.median(values) * 1e3:.1f} |")
+            for what, file in zip(seconds, (program, folder / "alone.py", program), strict=True):
+                seconds[what].append(_run(file, folder))
+    print("\n| a small kernel in a new process, ms | import | first kernel | second kernel |\n|---|--:|--:|--:|")
+    for what, rows in seconds.items():
+        print("|", what, "|", " | ".join(f"{np.median(column) * 1e3:.1f}" for column in zip(*rows, strict=True)), "|")
 
 
 def _run(program: Path, folder: Path) -> list[float]:

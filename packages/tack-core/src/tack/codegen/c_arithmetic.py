@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tack.codegen.c_dialect import CModule, Dialect
-from tack.codegen.float_division import float_division_helpers
 from tack.codegen.integer_ops import IntegerCodeGen
 from tack.lang.types import DType, f32
 
@@ -39,6 +38,8 @@ class ArithmeticEmitter:
         if op == "**":
             return self._call_math("pow", dtype, a, b)
         if op in ("//", "%"):
+            from tack.codegen.float_division import float_division_helpers
+
             name, text = float_division_helpers(self.dialect, op, dtype, self.f32_suffix)
             self.module.helpers.setdefault(name, text)
             return f"{name}(({self._type(dtype)})({a}), ({self._type(dtype)})({b}))"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tack.codegen.atomics import atomic_helper
 from tack.codegen.c_arithmetic import ArithmeticEmitter
 from tack.codegen.c_dialect import BodyText, CModule, mangle
 from tack.codegen.c_facts import DEEPEST, ExpressionFacts
@@ -224,6 +223,8 @@ class ExpressionEmitter(ArithmeticEmitter):
         if not self.supports_atomic(array.dtype):
             hint = f"atomics of {self.dialect.device} work on {', '.join(self.atomic_types())}"
             fail(TypeError, f"device {self.dialect.device} has no atomics on {array.dtype.name}", node.loc, hint=hint)
+        from tack.codegen.atomics import atomic_helper
+
         texts = self._operands((*node.index, *node.args))
         helper = atomic_helper(self, self.module.helpers, node.op, array.dtype, array.space)
         pointer = f"{self.dialect.spaces[array.space]}{self._type(array.dtype)}*"

@@ -17,7 +17,6 @@ from tack.codegen.launch_plan import KernelPlan, LaunchPlan
 from tack.lang import ir
 from tack.lang.diagnostics import fail
 from tack.lang.records import record
-from tack.lang.serial_workgroups import lanes_as_parameters
 from tack.lang.types import ArrayType, DType, f64
 
 
@@ -59,7 +58,10 @@ class CFamilyCodeGen(WorkgroupEmitter):
     plan: LaunchPlan
 
     def __init__(self, kernel: ir.IRKernel, options: CFamilyOptions | None = None) -> None:
-        kernel = lanes_as_parameters(kernel)
+        if kernel.functions:  # most kernels are spared the loading of the pass
+            from tack.lang.serial_workgroups import lanes_as_parameters
+
+            kernel = lanes_as_parameters(kernel)
         self.kernel, self.options = kernel, options or CFamilyOptions()
         self.group, self.disjoint = self.options.group, self.options.disjoint
         self.module, self.facts = CModule(), ExpressionFacts(kernel)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, MutableMapping
 
 from tack.codegen.c_dialect import Dialect
-from tack.codegen.integer_division import integer_division_expr
 from tack.lang.types import BY_NAME, DType, i32, u32, u64
 
 _BINARY = {
@@ -60,6 +59,8 @@ class IntegerCodeGen:
     def binary(self, op: str, dtype: DType, a: str, b: str) -> str:
         """``a op b`` at `dtype`, both operands being of that type (the exponent of ``**`` is u64)."""
         if op in ("//", "%"):
+            from tack.codegen.integer_division import integer_division_expr
+
             return integer_division_expr(self, op, dtype, a, b)
         if op == "**":
             return self.call("pow", dtype, self._power(dtype), a, b)

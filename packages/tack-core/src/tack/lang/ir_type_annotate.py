@@ -40,8 +40,7 @@ from tack.lang.ir import (
 )
 from tack.lang.ir_type_statements import UntypedRead
 from tack.lang.ir_type_vectors import VectorTyper, describe
-from tack.lang.ir_vector import IRComponent, IRVector, IRVectorOp
-from tack.lang.scalarise import scalarise
+from tack.lang.ir_vector import IRComponent, IRVector, IRVectorOp, has_vectors
 from tack.lang.types import (
     ArrayType,
     DType,
@@ -100,7 +99,10 @@ def annotate_types(ir: IRKernel, param_types: Sequence[ValueType]) -> IRKernel:
         group=ir.group,
     )
     kernel.functions = instances.reachable(kernel)
-    kernel = scalarise(kernel)
+    if any(map(has_vectors, (kernel, *kernel.functions.values()))):  # most kernels are spared the loading of the pass
+        from tack.lang.scalarise import scalarise
+
+        kernel = scalarise(kernel)
     check_constants(kernel)
     return kernel
 

@@ -6,7 +6,7 @@ beside a vector may be a scalar of the vector's number type, which counts for ev
 
 from __future__ import annotations
 
-from tack.lang.ir import IRExpr, IRStmt, IRStore
+from tack.lang.ir import IRExpr, IRFunction, IRStmt, IRStore, walk
 from tack.lang.records import record
 from tack.lang.types import VecType
 
@@ -51,3 +51,16 @@ class IRComponentStore(IRStore):
     """`array[index].x = value`: only that component is touched in memory."""
 
     component: list[IRExpr]
+
+
+def has_vectors(function: IRFunction) -> bool:
+    """Whether a typed function has values that are no numbers, or arrays of such."""
+    if any(
+        isinstance(symbol.dtype, VecType) or (symbol.array_type is not None and symbol.array_type.components)
+        for symbol in function.symbols.values()
+    ):
+        return True
+    return any(
+        isinstance(node, IRVectorOp) or isinstance(getattr(node, "dtype", None), VecType)
+        for node in walk(function.body)
+    )

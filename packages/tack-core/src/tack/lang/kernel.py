@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from tack.lang import debug
 from tack.lang.diagnostics import has_diagnostic
+from tack.lang.loading import loading
 from tack.lang.native_type import native_type
 from tack.lang.source import FunctionSource, read_source
 
@@ -55,7 +56,8 @@ class _Kernel:
         state = self._state
         if state is None:
             # The one door from lang to the runtime; imported at the first call so that `import tack` stays light.
-            from tack.runtime.dispatch import prepare
+            with loading():
+                from tack.runtime.dispatch import prepare
 
             state = prepare(self)
         try:

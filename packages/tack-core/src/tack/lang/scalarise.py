@@ -36,7 +36,7 @@ from tack.lang.ir import (
     Symbol,
     walk,
 )
-from tack.lang.ir_vector import IRComponentAssign, IRComponentStore, IRVectorOp
+from tack.lang.ir_vector import IRComponentAssign, IRComponentStore, has_vectors
 from tack.lang.purity import fresh, reads_memory
 from tack.lang.records import replace
 from tack.lang.scalarise_expressions import ExpressionScalariser, Parts, component_names, flat_array
@@ -53,19 +53,7 @@ def scalarise(kernel: IRKernel) -> IRKernel:
 
 
 def _expanded(function: IRFunction) -> IRFunction:
-    return _StatementScalariser(function).function_of(function) if _has_vectors(function) else function
-
-
-def _has_vectors(function: IRFunction) -> bool:
-    if any(
-        isinstance(symbol.dtype, VecType) or (symbol.array_type is not None and symbol.array_type.components)
-        for symbol in function.symbols.values()
-    ):
-        return True
-    return any(
-        isinstance(node, IRVectorOp) or isinstance(getattr(node, "dtype", None), VecType)
-        for node in walk(function.body)
-    )
+    return _StatementScalariser(function).function_of(function) if has_vectors(function) else function
 
 
 class _StatementScalariser(ExpressionScalariser):

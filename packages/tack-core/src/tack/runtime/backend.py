@@ -137,6 +137,10 @@ class Backend(abc.ABC):
         """
         return None
 
+    def expect_build(self) -> None:
+        """Called when a kernel is going to be typed and built, so that what needs no Python can start."""
+        return
+
     def build(self, kernel: IRKernel, options: VariantOptions) -> Artifact:
         """Compile verified, typed IR to what a disk cache can keep. Thread-safe."""
         raise NotImplementedError

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tack.lang.ir import IRKernel
+from tack.lang.loading import loading
 from tack.runtime.backend import VariantOptions
-from tack.runtime.cuda_driver import compile_cubin, driver, nvrtc_identity
+from tack.runtime.cuda_driver import compile_cubin, driver, load_nvrtc_ahead, nvrtc_identity
 from tack.runtime.cuda_textures import TextureImages, has_textures
 from tack.runtime.gpu_backend import GpuBackend
 
@@ -53,10 +54,14 @@ class CudaBackend(GpuBackend):
         images = "images" if "texture_images" in self.capabilities else ""
         return " ".join(("cuda", self.architecture, images, *_COMPILE_OPTIONS, nvrtc_identity()))
 
+    def expect_build(self) -> None:
+        load_nvrtc_ahead()
+
     def generator(self, kernel: IRKernel, options: VariantOptions) -> CUDACodeGen:
-        from tack.codegen.c_family import CFamilyOptions
-        from tack.codegen.cuda_gen import CUDACodeGen
-        from tack.runtime.workgroup_limits import check_workgroups
+        with loading():
+            from tack.codegen.c_family import CFamilyOptions
+            from tack.codegen.cuda_gen import CUDACodeGen
+            from tack.runtime.workgroup_limits import check_workgroups
 
         check_workgroups(kernel, self.name, self._most_lanes, self._most_shared)
         images = "texture_images" in self.capabilities

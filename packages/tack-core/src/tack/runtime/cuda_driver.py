@@ -10,7 +10,7 @@ from ctypes import POINTER, byref, c_char_p, c_int
 from typing import Any, ClassVar, Final
 
 from tack.runtime.gpu_driver import GpuDriver, GpuError, first_library
-from tack.runtime.run_time_compiler import RunTimeCompiler
+from tack.runtime.run_time_compiler import RunTimeCompiler, load_ahead
 
 _NVRTC: Final = ("libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12")
 
@@ -100,6 +100,12 @@ def nvrtc() -> Any:
     if library is None:
         raise CudaError("no NVRTC, which compiles CUDA C: pip install tack-core[cuda]")
     return library
+
+
+@functools.cache
+def load_nvrtc_ahead() -> None:
+    """Let NVRTC's library be loaded meanwhile, the first time."""
+    load_ahead((*_packaged_nvrtc(), *_NVRTC))
 
 
 @functools.cache

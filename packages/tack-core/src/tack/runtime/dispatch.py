@@ -37,7 +37,6 @@ from tack.lang.diagnostics import UnsupportedSyntaxError
 from tack.lang.func import Func
 from tack.lang.kernel import _Kernel
 from tack.lang.types import DType, Scalar, f64, i64, is_integer_number
-from tack.runtime import pool_slot
 from tack.runtime.backend import STATUS_OK, VariantOptions
 from tack.runtime.binding import Binder
 from tack.runtime.device import Device, current_device
@@ -98,10 +97,14 @@ class KernelState:
                     return known
             fresh = find_lowering(self.kernel, self.binder)
             # Native calls without the GIL may be running code of any lowering: none is dropped meanwhile.
-            in_use = self.kernel._running or pool_slot.is_starting()
-            keep = len(self.lowerings) if in_use else MAX_LOWERINGS - 1
-            if keep < len(self.lowerings) and self._tables is not None:
-                self._tables.withdraw()  # a row may point at the code that goes
+            keep = MAX_LOWERINGS - 1
+            if keep < len(self.lowerings):
+                from tack.runtime.pool_slot import is_starting
+
+                if self.kernel._running or is_starting():
+                    keep = len(self.lowerings)
+                elif self._tables is not None:
+                    self._tables.withdraw()  # a row may point at the code that goes
             self.lowerings = [fresh, *self.lowerings[:keep]]
             return fresh
 

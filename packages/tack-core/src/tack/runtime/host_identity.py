@@ -53,16 +53,36 @@ def tack_digest() -> str | None:
         known = _content(stamps).encode()
         if store is not None:
             store.put(name, known)
-    _stamped.append(stamps)
+    _stamped.update((stamp.path, stamp) for stamp in stamps)
+    _loaded_before.update(name for name in list(sys.modules) if name.startswith(_PREFIX))
     return known.decode()
 
 
 def sources_have_changed() -> bool:
-    """Whether Tack's files are no longer those of `tack_digest`: what is loaded from now on is another Tack."""
-    return _stamped != [_stamps()]
+    """Whether a module that was loaded since `tack_digest` may be of another file than that read: of another Tack.
+
+    Those loaded before are of the same files, since these were written before the first of them was loaded.
+    """
+    names = [name for name in list(sys.modules) if name.startswith(_PREFIX) and name not in _loaded_before]
+    return not _stamped or not all(map(_is_as_stamped, names))
 
 
-_stamped: list[list[Stamp]] = []
+def _is_as_stamped(name: str) -> bool:
+    module = sys.modules.get(name)
+    path = getattr(module, "__file__", None) or ""
+    try:
+        return module is None or _stamp(path, os.stat(path)) == _stamped.get(path)
+    except OSError:
+        return False
+
+
+_PREFIX: Final = "tack."
+_stamped: dict[str, Stamp] = {}
+_loaded_before: set[str] = set()
+
+
+def _stamp(path: str, info: os.stat_result) -> Stamp:
+    return Stamp(path, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino, info.st_dev)
 
 
 def _stamps() -> list[Stamp]:
@@ -72,9 +92,7 @@ def _stamps() -> list[Stamp]:
         with contextlib.suppress(OSError), os.scandir(folders.pop()) as files:
             for file in files:
                 if file.name.endswith(".py"):
-                    info = file.stat()
-                    times = info.st_mtime_ns, info.st_ctime_ns
-                    found.append(Stamp(file.path, info.st_size, *times, info.st_ino, info.st_dev))
+                    found.append(_stamp(file.path, file.stat()))
                 elif file.name.isidentifier() and file.name != "__pycache__" and file.is_dir():
                     folders.append(file.path)
     return sorted(found)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tack.lang.data_oriented import Structure
 from tack.lang.free_names import contents
+from tack.lang.loading import loading
 from tack.lang.names import Capture, CellName, ClassNames, GlobalNames, value_key
 from tack.lang.records import field, record, replace
 from tack.lang.types import BY_NAME, DType
@@ -120,7 +121,9 @@ class Lowering:
         found = fetch(digest, lambda notes, payload: Variant.described(backend, notes, payload))
         if found is not None:
             return found
-        from tack.runtime.compilation import check_arrays, for_backend, release_bytes, type_kernel
+        backend.expect_build()
+        with loading():
+            from tack.runtime.compilation import check_arrays, for_backend, release_bytes, type_kernel
 
         ir = self.ir
         check_arrays(ir, values, list(keys), device)
@@ -202,7 +205,8 @@ def lower_kernel_for(kernel: Kernel, binder: Binder, objects: Mapping[int, Any])
 
 
 def _lower(kernel: Kernel, objects: Mapping[int, Any] | None = None) -> Lowered:
-    from tack.runtime.compilation import lower
+    with loading():
+        from tack.runtime.compilation import lower
 
     return lower(kernel, objects or {})
 

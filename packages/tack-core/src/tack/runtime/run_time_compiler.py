@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_char_p, c_size_t, c_void_p
+import os
+import sys
+import threading
+from collections.abc import Iterable
+from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from typing import Any, NoReturn
 
 from tack.lang.records import record
 from tack.runtime.gpu_driver import GpuError
+
+
+def load_ahead(names: Iterable[str]) -> threading.Thread | None:
+    """Load the first of these libraries that there is in a thread of its own, while Python makes the text for it.
+
+    This calls the loader itself, since ctypes keeps the GIL meanwhile. None where the loader is another.
+    """
+    if not sys.platform.startswith("linux"):
+        return None
+    load = ctypes.CDLL(None).dlopen
+    load.argtypes, load.restype = (c_char_p, c_int), c_void_p
+    found = (load(os.fsencode(name), os.RTLD_NOW) for name in names)
+    thread = threading.Thread(target=any, args=(found,), name="tack-load-ahead")
+    thread.start()
+    return thread
 
 
 @record(frozen=True)
