@@ -143,6 +143,27 @@ def test_sort_in_place_and_into_another(device, dtype):
     assert_sorted(a.numpy(), values)
 
 
+def at(base, start, length):
+    """Some elements of an array, in place."""
+    view = tack.from_dlpack(base[start : start + length])
+    assert view._data == base[start:].ctypes.data
+    return view
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u4", "f4", "f8"])
+@pytest.mark.parametrize("starts", [(0, 3), (3, 0), (0, 1), (90, 0)])
+def test_out_may_overlap_the_values(dtype, starts):
+    """ALG-3, MEM-4: by any number of elements, either way."""
+    pytest.importorskip("llvmlite", reason="the cpu device needs llvmlite")
+    for algorithm, expected in ((sort, np.sort), (exclusive_scan, scanned)):
+        base = np.random.default_rng(12).integers(-9, 9, 70_100).astype(dtype)  # sums of these floats are exact
+        length, (source, target) = base.size - 100, starts
+        want = expected(base[source : source + length].copy())
+        algorithm(at(base, source, length), at(base, target, length))
+        tack.synchronize()
+        np.testing.assert_array_equal(base[target : target + length], want)
+
+
 def test_sort_of_few_values(device):
     """ALG-2: many equal keys, sorted and reversed ones."""
     for values in (np.zeros(100, "i4"), np.arange(100, dtype="i4"), np.arange(100, dtype="i4")[::-1] % 3 - 1):

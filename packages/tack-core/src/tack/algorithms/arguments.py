@@ -35,6 +35,8 @@ def checked(name: str, values: Any, out: Any) -> tuple[Array, Array]:
             f"and the values {source.shape} on {source.device.name}"
         )
     out._check_writeable()
+    if out._data != source._data and overlap(source, out):
+        source = source.copy()  # else parts of it are written before they are read
     return source, out
 
 

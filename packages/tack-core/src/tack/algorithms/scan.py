@@ -45,7 +45,7 @@ def exclusive_scan(values: Any, out: Array | None = None) -> Array:
     values : array of shape (n,), any dtype
         A Tack array, or what `tack.asarray` takes.
     out : tack.Array of shape (n,), optional
-        Where the result goes, of the same dtype and device; may be `values` itself. A new array if None.
+        Where the result goes, of the same dtype and device; may be `values` itself, or overlap it. A new array if None.
 
     Returns
     -------
