@@ -21,11 +21,13 @@ import pytest
 import tack
 from differential import generator, oracle
 from differential.generator import INPUTS, LANES, OUTPUTS, Program
+from rigs.device_rig import is_rig
 from rigs.driver_faults import FAULTS, has_fault
 
 PROGRAMS_PER_BATCH = 20
 BATCHES = 100
 REFERENCE_EVERY = 5  # one batch in five also runs on the interpreter
+RIG_EVERY = 10  # and one in ten on each stand-in for a GPU; a GPU runs them all
 NUMPY = {t: np.dtype(f"{t[0]}{int(t[1:]) // 8}") for t in INPUTS.values()}
 
 Columns = dict[str, list[int]]
@@ -161,15 +163,23 @@ def opencl_name() -> str | None:
     return next((n for n in names if not any(has_fault(tack.device(n), fault) for fault in FAULTS)), None)
 
 
+def devices_for(number: int) -> Iterator[str]:
+    """Where a batch runs: on the CPU, OpenCL and GPUs always, elsewhere a share of the batches."""
+    yield "cpu"
+    if (opencl := opencl_name()) is not None:
+        yield opencl
+    gpus = [n for n in tack.devices() if ":" not in n and n not in ("cpu", "reference", "opencl")]
+    yield from (n for n in gpus if number % RIG_EVERY == 0 or not is_rig(tack.device(n)))
+    if number % REFERENCE_EVERY == 0:
+        yield "reference"
+
+
 @pytest.mark.parametrize("number", range(BATCHES))
 def test_generated_programs(number: int) -> None:
-    """Every program on the CPU and on OpenCL; a share of them on the interpreter too."""
+    """Every program has one answer, whatever runs it."""
     batch = make_batch(number)
-    compare(batch, "cpu")
-    if (opencl := opencl_name()) is not None:
-        compare(batch, opencl)
-    if number % REFERENCE_EVERY == 0:
-        compare(batch, "reference")
+    for device in devices_for(number):
+        compare(batch, device)
 
 
 @pytest.mark.parametrize("rules", [oracle.WrapAtTheEnd, oracle.TruncatingDivision], ids=lambda r: r.__name__)
