@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
 import re
 import textwrap
 import traceback
+import weakref
 
 import numpy as np
 import pytest
@@ -418,13 +420,18 @@ BAD = "@tack.kernel\ndef k(a, n):\n    for i in range(10 // n):\n        a[i] = 
 BOUND = BAD.replace("= b", "= 1")
 
 
-def frames(text, *args):
-    """The functions that a call's error leads through, and whether Python would show an error before it."""
+def the_kernel(text):
     linecache.cache["user.py"] = (len(text), None, text.splitlines(keepends=True), "user.py")
     space = {"tack": tack}
     exec(compile(text, "user.py", "exec"), space)
+    return space["k"]
+
+
+def frames(text, *args):
+    """The functions that a call's error leads through, and whether Python would show an error before it."""
+    kernel = the_kernel(text)
     with pytest.raises(Exception) as caught:
-        space["k"](*args)
+        kernel(*args)
     error = caught.value
     names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     return names, error.__cause__ or (error.__context__ if not error.__suppress_context__ else None)
@@ -437,6 +444,32 @@ def test_errors_about_user_code_lead_through_no_inside_of_tack(monkeypatch, text
     assert frames(text, *args) == (["frames", "__call__"], None)
     monkeypatch.setattr(debug, "DEBUG", True)
     assert len(frames(text, *args)[0]) > 3
+
+
+def test_an_error_in_a_handler_shows_what_was_being_handled(monkeypatch):
+    """SRC-6: Python's own context, and none of Tack's; no cycle keeps the arguments alive."""
+    monkeypatch.setattr(debug, "DEBUG", False)
+    first, kernel = ZeroDivisionError("of the user's"), the_kernel(BOUND)
+    with pytest.raises(ValueError, match="divides by zero") as caught:
+        try:
+            raise first
+        except ZeroDivisionError:
+            kernel(A, 0)
+    error = caught.value
+    assert error.__context__ is first and error.__cause__ is None and not error.__suppress_context__
+    mine = A.copy()
+    ends = weakref.ref(mine)
+    gc.collect()
+    gc.disable()
+    try:
+        kernel(mine, 0)
+    except ValueError as error:
+        assert error.__context__ is None
+    finally:
+        del mine
+        gone = ends() is None
+        gc.enable()
+    assert gone
 
 
 def test_other_errors_keep_their_frames(monkeypatch):

@@ -65,7 +65,13 @@ class _Kernel:
         except Exception as error:
             if debug.DEBUG or not has_diagnostic(error):
                 raise
-            raise error.with_traceback(None) from None
+            error.__cause__ = error.__context__ = None
+            error.__suppress_context__ = False
+            short = error.with_traceback(None)
+        try:
+            raise short  # after the handler, so that its context is what the caller is handling, if anything
+        finally:
+            del short  # it holds this frame, which holds the arguments
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """A kernel of a class, called on an instance: ``obj.step(dt)`` (rule CLS-1)."""
