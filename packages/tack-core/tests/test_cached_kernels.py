@@ -18,7 +18,8 @@ import pytest
 
 import tack
 from tack.lang.free_names import contents
-from tack.runtime import code_store, disk_cache, host_identity
+from tack.runtime import code_store, disk_cache, host_identity, lowering
+from tack.runtime.backend import Backend
 from tack.runtime.disk_cache import DiskCache
 from tack.runtime.lowering import find_lowering
 
@@ -98,6 +99,18 @@ def test_a_second_kernel_of_the_same_content_is_not_compiled(store, monkeypatch)
     assert run(module(KERNEL, N=2.0, K=1.0)) == [3.0] * 3
     assert run(module("\n\n# moved\n" + KERNEL, N=2.0, K=1.0)) == [3.0] * 3
     assert len(seen) == 1
+
+
+def test_a_device_is_told_that_it_will_build(store, monkeypatch):
+    """By the arrays of a call, before the kernel is lowered; not if the code is in the cache."""
+    order, lower = [], lowering.lower_kernel_for
+    monkeypatch.setattr(lowering, "lower_kernel_for", lambda *args: order.append("lowered") or lower(*args))
+    monkeypatch.setattr(Backend, "expect_build", lambda self: order.append(self.name))
+    for _ in range(2):
+        out = tack.zeros(3)
+        module(KERNEL, N=2.0, K=1.0)["k"](out)
+        assert out.numpy().tolist() == [3.0] * 3
+        assert order == ["cpu", "lowered", "cpu"]
 
 
 def test_everything_that_code_depends_on_is_in_the_key(store, monkeypatch):
@@ -291,11 +304,11 @@ def test_every_capture_of_a_lowering_is_in_the_content(store):
     own = "@tack.kernel\ndef m(out):\n    for i in range(3):\n        out[i] = math.radians(math.pi)\n"
     space = module(KERNEL + own, N=1, K=2, math=math)
     for name in ("k", "m"):
-        lowering = find_lowering(space[name], None)
-        assert lowering.digest is not None
-        found = {c.name for c in contents(space[name].source).captures}
-        user = [c for c in lowering.captures if getattr(c.namespace, "globals", {}).get("__name__") == "user"]
-        assert {c.name for c in user} <= found
+        found = find_lowering(space[name], None)
+        assert found.digest is not None
+        known = {c.name for c in contents(space[name].source).captures}
+        user = [c for c in found.captures if getattr(c.namespace, "globals", {}).get("__name__") == "user"]
+        assert {c.name for c in user} <= known
 
 
 # ----------------------------------------------------------------------------------------------------- what never runs

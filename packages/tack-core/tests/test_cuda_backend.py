@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import sysconfig
+from pathlib import Path
+
 import pytest
 
 import tack
@@ -9,6 +13,7 @@ from rigs import device_rig, other_process
 from rigs.text_compilers import CUDA_OPTIONS, missing
 from tack.runtime import cuda_backend
 from tack.runtime.interop import c_strides
+from tack.runtime.run_time_compiler import load_ahead
 
 NO_DEVICE = """
 import tack
@@ -49,6 +54,21 @@ def test_rejected_text_is_shown_with_its_line_numbers():
     found = other_process.run(REJECTED)
     assert "kernel `k`: NVRTC cannot compile its CUDA C" in found
     assert 'identifier "no_such_name" is undefined' in found and "    1  int x" in found
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the loader is Linux's")
+def test_a_library_is_loaded_ahead(tmp_path):
+    """The first that there is; one that is not there, or is no library, is passed over as it is by ctypes."""
+    of_python = next(Path(sysconfig.get_config_var("DESTSHARED")).glob("*.so"))
+    there, broken, late = (tmp_path / f"{name}.so" for name in ("there", "broken", "late"))
+    for copy in (there, late):
+        copy.write_bytes(of_python.read_bytes())
+    broken.write_bytes(b"no library")
+    thread = load_ahead((str(tmp_path / "missing.so"), str(broken), str(there), str(late)))
+    assert thread is not None
+    thread.join()
+    loaded = Path("/proc/self/maps").read_text()
+    assert str(there) in loaded and str(late) not in loaded
 
 
 def test_arrays_elsewhere_have_no_cuda_memory():

@@ -12,7 +12,7 @@ import pytest
 from dialects import each_dialect, make, needs_compiler, run
 from numeric_oracles import wrap
 from rigs import host_run
-from tack.codegen import integer_ops
+from tack.codegen import integer_division
 from tack.codegen.c_expressions import ExpressionEmitter
 from tack.codegen.c_facts import ExpressionFacts
 from tack.codegen.c_launch import LaunchEmitter
@@ -55,7 +55,7 @@ def test_truncating_division_gives_other_numbers(dialect: str, monkeypatch: pyte
     def truncating(integers: IntegerCodeGen, op: str, dtype: DType, x: str, y: str) -> str:
         return f"(({x}) {op[0]} ({y}))"
 
-    monkeypatch.setattr(integer_ops, "integer_division_expr", truncating)
+    monkeypatch.setattr(integer_division, "integer_division_expr", truncating)
     run(dialect, kernel, a, b, out)
     assert out.tolist() == [[-2, -2, 2], [-1, 1, -1]] != want
 

@@ -85,7 +85,7 @@ class KernelState:
         lowering.entry = FieldEntry(self, lowering)
         return lowering
 
-    def lowering(self) -> Lowering:
+    def lowering(self, args: tuple[Any, ...]) -> Lowering:
         """The lowering for the values that captured names hold now (rules CAP-*)."""
         known_ones = self.lowerings
         if known_ones and known_ones[0].is_current():
@@ -95,7 +95,7 @@ class KernelState:
                 if known.matches():
                     self.lowerings = [known, *(x for x in self.lowerings if x is not known)]
                     return known
-            fresh = find_lowering(self.kernel, self.binder)
+            fresh = find_lowering(self.kernel, self.binder, args)
             # Native calls without the GIL may be running code of any lowering: none is dropped meanwhile.
             keep = MAX_LOWERINGS - 1
             if keep < len(self.lowerings):
@@ -123,7 +123,7 @@ class KernelState:
         if objects:
             return self._for_instances.find(args, objects)
         try:
-            return self.lowering(), args
+            return self.lowering(args), args
         except UnsupportedSyntaxError:
             self._explain_undecorated(args)
             raise

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
+from tack.lang.array import Array
 from tack.lang.data_oriented import Structure
 from tack.lang.free_names import contents
 from tack.lang.loading import loading
@@ -139,8 +140,11 @@ class Lowering:
         return variant
 
 
-def find_lowering(kernel: Kernel, binder: Binder) -> Lowering:
-    """A kernel for the values that captured names hold now, from the disk cache if it is there."""
+def find_lowering(kernel: Kernel, binder: Binder, args: Sequence[Any] = ()) -> Lowering:
+    """A kernel for the values that captured names hold now, from the disk cache if it is there.
+
+    If it is not, the device of the first array among `args` is told: it will have something to build.
+    """
     try:
         found = contents(kernel.source)
         digest = None if found is None else digest_of("kernel", found.content, kernel.group)
@@ -149,6 +153,9 @@ def find_lowering(kernel: Kernel, binder: Binder) -> Lowering:
     outline = fetch(digest, Outline.described)
     if found is not None and outline is not None:
         return Lowering(weakref.ref(kernel), found.captures, outline, binder, digest)
+    for array in (arg for arg in args if isinstance(arg, Array)):
+        array.device.backend.expect_build()
+        break
     fresh = lower_kernel_for(kernel, binder, {})
     if found is not None and _agree(found.captures, fresh.captures):
         fresh.digest = digest
