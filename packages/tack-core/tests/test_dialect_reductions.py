@@ -17,9 +17,9 @@ import pytest
 
 from dialects import FLOAT_TYPES, each_dialect, needs_compiler
 from numeric_oracles import INTEGERS
-from rigs.host_reductions import HostArray, reductions_on_host
+from rigs.host_reductions import HostArray, HostQueue, reductions_on_host
+from tack.codegen.array_reductions import MOST_GROUPS
 from tack.lang.types import BY_NAME
-from tack.runtime.queued_reductions import MOST_GROUPS
 
 pytestmark = needs_compiler
 
@@ -103,6 +103,42 @@ def test_a_sum_has_the_same_bits_at_every_call(dialect: str) -> None:
     values = np.random.default_rng(5).standard_normal(50_000)
     assert len({reduce(dialect, "sum", values) for _ in range(3)}) == 1
     assert values.size // (256 * 16) < MOST_GROUPS
+
+
+each_with_tickets = pytest.mark.parametrize("dialect", ["cuda", "hip"])
+
+
+@each_with_tickets
+@pytest.mark.parametrize("name", ["f32", "f64", "i8", "u16"])
+def test_the_last_workgroup_gives_the_bits_of_two_passes(dialect: str, name: str) -> None:
+    """RED-1: whichever workgroup is the last, at every call."""
+    queue, dtype, rng = HostQueue(), BY_NAME[name], np.random.default_rng(17)
+    fused, passes = reductions_on_host(dialect, queue), reductions_on_host(dialect, passes=True)
+    for size, op in itertools.product((1, 4099, 8192, 50_001), ("sum", "min", "max")):
+        values = array(rng.standard_normal(size) * 100 if dtype.is_float else rng.integers(0, 100, size), name)
+        expected = passes.reduce(values, op)
+        for queue.backwards in (False, True, True):
+            assert fused.reduce(values, op) == expected
+
+
+@each_with_tickets
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ("atomicInc(&tack_finished, groups - 1u)", "atomicAdd(&tack_finished, 1u)"),
+        ("if (ticket == groups - 1u)", "if (group == groups - 1)"),
+        ("if (ticket == groups - 1u)", "if (ticket == 0u)"),
+    ],
+    ids=["the count goes on", "the one with the highest number", "the first to finish"],
+)
+def test_wrong_last_workgroups_are_caught(dialect: str, fault: tuple[str, str]) -> None:
+    """Negative control of the test above, on whole numbers whose sums are exact."""
+    for planted in (("", ""), fault):
+        queue = HostQueue()
+        faulty, right = reductions_on_host(dialect, queue, fault=planted), 0
+        for call, queue.backwards in enumerate((False, True, False, True), 1):
+            right += faulty.reduce(array(np.full(50_000, call), "f32"), "sum") == 50_000.0 * call
+        assert (right == 4) == (planted is not fault)
 
 
 def rounded(exact: Fraction, name: str) -> float:

@@ -42,6 +42,12 @@ RIG_ATOMIC(And, fetch_and)
 RIG_ATOMIC(Or, fetch_or)
 RIG_ATOMIC(Xor, fetch_xor)
 RIG_ATOMIC(Exch, exchange)
+__device__ inline unsigned atomicInc(unsigned* p, unsigned last) {
+    unsigned old = *p;
+    while (!__hip_atomic_compare_exchange_strong(p, &old, old >= last ? 0u : old + 1u, __ATOMIC_RELAXED, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT)) {}
+    return old;
+}
+__device__ inline void __threadfence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent"); }
 template <class T> __device__ T atomicCAS(T* p, T e, T d) {
     __hip_atomic_compare_exchange_strong(p, &e, d, __ATOMIC_RELAXED, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
     return e;

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from rigs import host_run
-from tack.codegen.c_family import CFamilyOptions
 from tack.codegen.launch_plan import KernelPlan, LaunchPlan
+from tack.lang.records import replace
 from tack.lang.types import DType
 from tack.runtime.queued_launch import LaunchQueue
 from tack.runtime.queued_reductions import QueuedReductions
@@ -37,6 +37,7 @@ class HostQueue(LaunchQueue):
 
     label, most_groups = "the host", 1 << 31
     lock = threading.RLock()
+    backwards = False  # the last workgroup runs first
 
     def resolve(self, address: int) -> bytes:
         return address.to_bytes(8, "little")
@@ -49,6 +50,7 @@ class HostQueue(LaunchQueue):
         pointers = (ctypes.c_void_p * len(held))(*(v.ctypes.data for v in held))
         reports = ctypes.c_uint.in_dll(library, "rig_reports")
         reports.value = 0
+        ctypes.c_uint.in_dll(library, "rig_backwards").value = self.backwards
         getattr(library, f"rig_{plan.name}")(pointers, groups, group, 1)
         if reports.value:
             what = ctypes.c_char_p.in_dll(library, "rig_first_report").value or b""
@@ -61,15 +63,23 @@ class HostQueue(LaunchQueue):
         return cell.bytes[:nbytes].tobytes()
 
 
-def reductions_on_host(dialect: str, options: CFamilyOptions | None = None) -> QueuedReductions:
-    """The reductions of a dialect; its device runs four workgroups of an exact sum at once."""
-    generator = host_run.DIALECTS[dialect]
+def reductions_on_host(
+    dialect: str, queue: HostQueue | None = None, passes: bool = False, fault: tuple[str, str] = ("", "")
+) -> QueuedReductions:
+    """The reductions of a dialect; its device runs four workgroups of an exact sum at once.
+
+    With `passes` it has no tickets. `fault` is a text, and what stands in its place.
+    """
+    generator: Any = host_run.DIALECTS[dialect]
+    if passes:
+        generator = type("Passes", (generator,), {"dialect": replace(generator.dialect, ticket="")})
 
     def build(text: str, plan: KernelPlan) -> Any:
-        library = host_run.build(dialect, text, LaunchPlan((plan,), None, generator.packed))
+        assert fault[0] in text
+        library = host_run.build(dialect, text.replace(*fault), LaunchPlan((plan,), None, generator.packed))
         return library, plan, generator.packed
 
     def read(address: int, target: np.ndarray[Any, Any]) -> None:
         ctypes.memmove(target.ctypes.data, address, target.nbytes)
 
-    return QueuedReductions(HostQueue(), generator, options, build, HostMemory, read, resident=4)
+    return QueuedReductions(queue or HostQueue(), generator, None, build, HostMemory, read, resident=4)

@@ -1,8 +1,9 @@
-"""Whole-array reductions in the C dialects: of every type, in passes without atomics (rules RED-*).
+"""Whole-array reductions in the C dialects: of every type, the same bits at every call (rules RED-*).
 
 A pass is a kernel of a few workgroups: each thread combines elements that are a whole launch apart, each workgroup its
-threads as a tree, and stores one value. A second pass, over those, of one workgroup, gives the result. The order
-depends on the number of elements only, so every call gives the same bits.
+threads as a tree, and stores one value. A second pass, over those, of one workgroup, gives the result. Where a dialect
+has tickets, the second pass is done by the workgroup of the first that is the last to finish: nobody waits for anybody,
+and the order still depends on the number of elements only.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 from typing import Final
 
 from tack.codegen.c_family import CFamilyCodeGen, CFamilyOptions
-from tack.codegen.launch_plan import ARRAY, RESULT, KernelParameter, KernelPlan
+from tack.codegen.launch_plan import ARRAY, RESULT, STOP, Bound, KernelParameter, KernelPlan, RangePlan
 from tack.codegen.reduction_tree import combined, identity
 from tack.lang import ir
 from tack.lang.diagnostics import Loc, SourceText
 from tack.lang.types import ArrayType, DType, i64, u32, u64
 
 LANES: Final = 256
+MOST_GROUPS: Final = 1024  # of a first pass: the same on every device, so that a sum has the same bits
+ENOUGH: Final = 16  # elements a thread, for which another workgroup is worth its start
 ELEMENTS: Final = "x"
 COUNT, STRIDE = 0, 1
 """What a kernel takes as the extents of its array: how many elements there are, and the threads of the launch."""
@@ -49,21 +52,70 @@ def reduction_source(
         Its result is an array of the accumulator, an element a workgroup.
     """
     gen = begin_reduction(generator, f"{op} of {dtype.name}", dtype, LANES, options)
-    kind, each = accumulator(op, dtype), max(1, gen.wide_bytes // dtype.itemsize)
-    t, zero, b = gen.dialect.type(kind), gen.dialect.literal(identity(op, kind), kind), gen.b
+    kind = accumulator(op, dtype)
+    gen.b.do(f"{gen.dialect.shared} {gen.dialect.type(kind)} tile[{LANES}];")
+    first, stride = thread_number(gen, LANES), gen._extent(ELEMENTS, STRIDE)
+    _combine(gen, op, (element_pointer(gen), dtype), gen._extent(ELEMENTS, COUNT), (first, stride), kind)
+    gen.used[KernelParameter(RESULT, kind)] = "result"
+    gen.b.do("if (lane == 0u) result[group] = tile[0];")
+    return finish_reduction(gen, f"{op}_{dtype.name}")
+
+
+def fused_reduction_source(
+    generator: type[CFamilyCodeGen], op: str, dtype: DType, options: CFamilyOptions | None = None
+) -> tuple[str, KernelPlan]:
+    """Both passes as one kernel, for dialects with tickets; takes what `reduction_source` does, and gives its bits.
+
+    Returns
+    -------
+    tuple of str and KernelPlan
+        Its array has one extent, its result is one accumulator. Launches must come one after another.
+    """
+    gen = begin_reduction(generator, f"{op} of {dtype.name}", dtype, LANES, options)
+    kind, b, unsigned = accumulator(op, dtype), gen.b, gen.dialect.type(u32)
+    t, variable = gen.dialect.type(kind), gen.dialect.variable
+    gen.module.declarations["partials"] = f"{variable} {t} tack_partials[{MOST_GROUPS}];"
+    gen.module.declarations["finished"] = f"{variable} {unsigned} tack_finished;"
     b.do(f"{gen.dialect.shared} {t} tile[{LANES}];")
+    b.do(f"{gen.dialect.shared} {unsigned} ticket;")
+    first, stop = thread_number(gen, LANES), gen._takes(STOP)
+    _combine(gen, op, (element_pointer(gen), dtype), gen._extent(ELEMENTS, COUNT), (first, stop), kind)
+    b.do(f"const {unsigned} groups = ({unsigned})({stop} / {LANES});")
+    b.open("if (lane == 0u)")
+    b.do("tack_partials[group] = tile[0];")
+    b.do(gen.dialect.fence)
+    b.do(f"ticket = {gen.dialect.ticket.format(place='&tack_finished', last='groups - 1u')};")
+    b.do(gen.dialect.fence)
+    b.close()
+    b.do(gen.dialect.barrier)
+    b.open("if (ticket == groups - 1u)")
+    wide = gen.dialect.type(i64)
+    _combine(gen, op, ("tack_partials", kind), f"({wide})groups", (f"({wide})lane", str(LANES)), kind)
+    gen.used[KernelParameter(RESULT, kind)] = "result"
+    b.do("if (lane == 0u) result[0] = tile[0];")
+    b.close()
+    enough: Bound = ("//", ("shape", 0, 0), ("const", LANES * ENOUGH))
+    threads: Bound = ("*", ("max", ("const", 1), ("min", ("const", MOST_GROUPS), enough)), ("const", LANES))
+    return finish_reduction(gen, f"{op}_{dtype.name}", (RangePlan(("const", 0), threads, ("const", 1)),))
+
+
+def _combine(
+    gen: CFamilyCodeGen, op: str, elements: tuple[str, DType], count: str, places: tuple[str, str], kind: DType
+) -> None:
+    """Combine `count` elements (a pointer and their type), from a first place on by a stride, into `tile[0]`."""
+    (pointer, dtype), (first, stride), b = elements, places, gen.b
+    each, rest = max(1, gen.wide_bytes // dtype.itemsize), "0"
     for k in range(each):
-        b.do(f"{t} s{k} = {zero};")
-    first, rest = thread_number(gen, LANES), "0"
+        b.do(f"{gen.dialect.type(kind)} s{k} = {gen.dialect.literal(identity(op, kind), kind)};")
     if each > 1:
-        pack, rest = gen.pack_type(dtype, each), packs_of(gen, dtype, each)
-        b.open(strided(gen, first, rest))
-        b.do(f"const {pack} v = ((const {pack}*){element_pointer(gen)})[p];")
+        pack, rest = gen.pack_type(dtype, each), packs_of(gen, dtype, each, pointer, count)
+        b.open(strided(gen, first, rest, stride))
+        b.do(f"const {pack} v = ((const {pack}*){pointer})[p];")
         for k in range(each):
             b.do(f"s{k} = {combined(gen, op, f's{k}', gen._cast(f'v.e[{k}]', dtype, kind), kind)};")
         b.close()
-    b.open(strided(gen, f"{rest} * {each} + {first}", gen._extent(ELEMENTS, COUNT)))
-    b.do(f"s0 = {combined(gen, op, 's0', gen._cast(f'{element_pointer(gen)}[p]', dtype, kind), kind)};")
+    b.open(strided(gen, f"{rest} * {each} + {first}", count, stride))
+    b.do(f"s0 = {combined(gen, op, 's0', gen._cast(f'{pointer}[p]', dtype, kind), kind)};")
     b.close()
     width = each // 2
     while width:
@@ -72,9 +124,6 @@ def reduction_source(
         width //= 2
     b.do("tile[lane] = s0;")
     halve(gen, LANES, [f"tile[lane] = {combined(gen, op, 'tile[lane]', 'tile[lane + width]', kind)};"])
-    gen.used[KernelParameter(RESULT, kind)] = "result"
-    b.do("if (lane == 0u) result[group] = tile[0];")
-    return finish_reduction(gen, f"{op}_{dtype.name}")
 
 
 # -- the pieces of such kernels
@@ -91,9 +140,9 @@ def begin_reduction(
     return gen
 
 
-def finish_reduction(gen: CFamilyCodeGen, name: str) -> tuple[str, KernelPlan]:
+def finish_reduction(gen: CFamilyCodeGen, name: str, ranges: tuple[RangePlan, ...] = ()) -> tuple[str, KernelPlan]:
     """The text and the plan of the kernel that was begun."""
-    plan = gen._finish_kernel(name, ())
+    plan = gen._finish_kernel(name, ranges)
     return gen.module.text(), plan
 
 
@@ -122,17 +171,16 @@ def element_pointer(gen: CFamilyCodeGen) -> str:
     return array.pointer
 
 
-def packs_of(gen: CFamilyCodeGen, dtype: DType, each: int) -> str:
-    """Declares how many wide accesses the array has: none if it is not aligned."""
+def packs_of(gen: CFamilyCodeGen, dtype: DType, each: int, pointer: str, count: str) -> str:
+    """Declares how many wide accesses an array of `count` elements has: none if it is not aligned."""
     wide, unsigned = gen.dialect.type(i64), gen.dialect.type(u64)
-    low = f"(({unsigned}){element_pointer(gen)} & {dtype.itemsize * each - 1}u)"
-    gen.b.do(f"const {wide} packs = {low} == 0u ? {gen._extent(ELEMENTS, COUNT)} / {each} : 0;")
+    low = f"(({unsigned}){pointer} & {dtype.itemsize * each - 1}u)"
+    gen.b.do(f"const {wide} packs = {low} == 0u ? {count} / {each} : 0;")
     return "packs"
 
 
-def strided(gen: CFamilyCodeGen, first: str, stop: str, times: int = 1) -> str:
+def strided(gen: CFamilyCodeGen, first: str, stop: str, stride: str) -> str:
     """The header of a loop of `p` over the places of a thread."""
-    stride = gen._extent(ELEMENTS, STRIDE) + (f" * {times}" if times > 1 else "")
     return f"for ({gen.dialect.type(i64)} p = {first}; p < {stop}; p += {stride})"
 
 

@@ -45,6 +45,11 @@ class Dialect:
     `image` is the type of a volume that the device filters, and `image_sample` its value at a point (`{image}`, `{x}`,
     `{y}`, `{z}`), in texels. `shuffle_down` is the `{value}` of the lane `{by}` lanes further on, in the first 32 lanes
     of a workgroup, where all of them ask.
+
+    `variable`, `fence` and `ticket` go together, where a workgroup may read what others of its launch have stored:
+    what starts a variable of the module (zero at first, aligned for wide accesses); what makes stores before it
+    visible to the whole device before those after it; and how many have come to a `u32` at `{place}`, which begins
+    again after `{last}`.
     """
 
     device: str
@@ -66,6 +71,9 @@ class Dialect:
     image: str = ""
     image_sample: str = ""
     shuffle_down: str = ""
+    variable: str = ""
+    fence: str = ""
+    ticket: str = ""
 
     def type(self, dtype: DType) -> str:
         return self.types[dtype.name]

@@ -26,6 +26,9 @@ CUDA = Dialect(
     image_sample="tex3D<float>({image}, {x}, {y}, {z})",
     float_from_bits={32: "__uint_as_float({})", 64: "__longlong_as_double((long long)({}))"},
     shuffle_down="__shfl_down_sync(0xffffffffu, {value}, {by})",
+    variable="alignas(16) static __device__",
+    fence="__threadfence();",
+    ticket="atomicInc({place}, {last})",
     float_to_bits={32: "__float_as_uint({})", 64: "((unsigned long long)__double_as_longlong({}))"},
 )
 _CAST = "(unsigned long long*)p"

@@ -91,7 +91,7 @@ def exact_bins_source(
     b.do(f"{gen.dialect.type(u32)} special = 0u;")
     b.do(f"for ({gen.dialect.type(u32)} r = 0u; r < {layout.rows}u; ++r) bins[r * {lanes}u + lane] = 0;")
     rest = _add_packs(gen, dtype, layout, first)
-    b.open(strided(gen, f"{rest} + {first}", gen._extent(ELEMENTS, COUNT)))
+    b.open(strided(gen, f"{rest} + {first}", gen._extent(ELEMENTS, COUNT), gen._extent(ELEMENTS, STRIDE)))
     b.do(f"special |= {_adder(gen, dtype, layout)}(bins + lane, {element_pointer(gen)}[p]);")
     b.close()
     last = f"bins[{(layout.rows - 1) * lanes}u + lane]"
@@ -116,8 +116,8 @@ def _add_packs(gen: CFamilyCodeGen, dtype: DType, layout: ExactLayout, first: st
     if each < 2:
         return "0"
     b, adder, pack = gen.b, _adder(gen, dtype, layout), gen.pack_type(layout.pattern, each)
-    packs = packs_of(gen, layout.pattern, each)
-    b.open(strided(gen, first, packs, layout.unrolled))
+    packs = packs_of(gen, layout.pattern, each, element_pointer(gen), gen._extent(ELEMENTS, COUNT))
+    b.open(strided(gen, first, packs, f"{gen._extent(ELEMENTS, STRIDE)} * {layout.unrolled}"))
     for u in range(layout.unrolled):
         b.do(f"{pack} v{u} = {{{{{', '.join(['0u'] * each)}}}}};")
         place = f"p + {gen._extent(ELEMENTS, STRIDE)} * {u}"

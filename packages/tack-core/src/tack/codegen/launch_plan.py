@@ -60,7 +60,7 @@ class RangePlan:
 
 @record(frozen=True)
 class KernelPlan:
-    """A generated kernel: its name, its parameters in order, the ranges of its loop (none for the result), how many
+    """A generated kernel: its name, its parameters in order, the ranges of its loop (none for one iteration), how many
     threads a workgroup it is compiled for, and how many consecutive iterations a thread does: a launch of n iterations
     has ``ceil(n / (group * each))`` workgroups. Pieces of a long loop start at multiples of ``group * each``."""
 
@@ -73,7 +73,8 @@ class KernelPlan:
 
 @record(frozen=True)
 class LaunchPlan:
-    """A call: its loops in order, then the kernel of one iteration that writes the result, if there is one.
+    """A call: its loops in order, then the kernel that writes the result, if there is one: of one iteration if it has
+    no ranges.
 
     With `packed`, the parameters are the fields of one structure, in order and naturally aligned. `arguments` has, for
     each of the user's parameters, the dtype of a scalar or the rank of an array; `kernel` is the kernel's name in

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
+from typing import Final
 
 from tack.lang.records import record
 from tack.lang.types import DType
 from tack.runtime.backend import BLOCK_WORDS_PER_PARAM
 
+_WORD: Final = 8
+_FORMATS = zip("i8 u8 i16 u16 i32 u32 i64 u64 f32 f64".split(), "bBhHiIqQfd", strict=True)
+_UNPACK: Final = {name: struct.Struct(f"<{letter}").unpack for name, letter in _FORMATS}
 _pack_word = struct.Struct("<q").pack
 _unpack_double = struct.Struct("<d").unpack
 
@@ -53,8 +54,8 @@ def decode_word(word: int, dtype: DType) -> int | float:
     return word & (1 << dtype.bits) - 1 if not dtype.is_signed else word
 
 
-def store_result(block: int, params: int, found: np.ndarray[Any, Any]) -> None:
-    """Write a kernel's result, one element of its dtype, into the block's last word."""
-    wide = found.astype("f8" if found.dtype.kind == "f" else f"{found.dtype.kind}8")
-    word = block + ctypes.sizeof(ctypes.c_int64) * BLOCK_WORDS_PER_PARAM * params
-    ctypes.c_int64.from_address(word).value = int(wide.view(np.int64)[0])
+def store_result(block: int, params: int, found: bytes, dtype: DType) -> None:
+    """Write a kernel's result, the bytes of its dtype, into the block's last word."""
+    (value,) = _UNPACK[dtype.name](found)
+    word = block + _WORD * BLOCK_WORDS_PER_PARAM * params
+    (ctypes.c_double if dtype.is_float else ctypes.c_int64).from_address(word).value = value

@@ -35,6 +35,7 @@ from tack.runtime.host_identity import code_target
 from tack.runtime.native_code import NativeCode, keep_forever, kept
 from tack.runtime.native_image import NativeLibrary
 
+_FAILED: Final = TABLE.index("failed")
 _SYMBOLS: Final = (LAUNCH_SYMBOL, ACQUIRE_SYMBOL, RELEASE_SYMBOL)
 _Launcher = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 _PATIENCE: Final = 50e-6  # seconds between two tries of a lock that a native launch holds: the queue is full then
@@ -128,8 +129,9 @@ class NativeTable:
 
     def take_failure(self) -> int:
         """The driver's code, if a loop after the first could not be launched; 0 if nothing failed since."""
-        place = TABLE.index("failed")
-        code, self._words[place] = int(self._words[place]), 0
+        code = int(self._words[_FAILED])
+        if code:
+            self._words[_FAILED] = 0
         return code
 
 
@@ -223,7 +225,9 @@ class Program:
         return total, groups, plan.group, [self._parameter(p, total, spaces) for p in plan.parameters]
 
     def result(self, plan: KernelPlan) -> tuple[int, int, int, list[int]]:
-        """The kernel of one thread that writes the result: where to, the call's block says in its last word."""
+        """The kernel that writes the result, of one iteration or its ranges: where to, the block's last word says."""
+        if plan.ranges:
+            return self.loop(plan)
         one = self.add("const", 1)
         return one, one, plan.group, [self._parameter(p, one, {}) for p in plan.parameters]
 

@@ -14,8 +14,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import numpy as np
-
 from tack.codegen import launch_plan as plans
 from tack.codegen.launch_plan import KernelParameter, KernelPlan, LaunchPlan
 from tack.lang.types import DType
@@ -201,17 +199,17 @@ class QueuedExecutable:
         self._queue, self._plan, self._owner = queue, plan, owner
         self._native: NativeTable | None = None
         self._loops = [QueuedKernel(function(loop.name), loop) for loop in plan.loops]
-        self._result: QueuedKernel | None = None
+        self._kernels, self._result = self._loops, None
         if plan.result is not None:
             self._result = QueuedKernel(function(plan.result.name), plan.result)
+            self._kernels = [*self._loops, self._result]
             self._result_dtype = next(p.dtype for p in plan.result.parameters if p.kind == plans.RESULT)
 
     @property
     def address(self) -> int | None:
         """The native launcher, made when somebody asks; None if there is none, or a result must be waited for."""
         if self._native is None:
-            kernels = self._loops if self._result is None else [*self._loops, self._result]
-            self._native = self._queue.native(self._plan, [kernel.function for kernel in kernels])
+            self._native = self._queue.native(self._plan, [kernel.function for kernel in self._kernels])
         return None if self._native is None or self._result is not None else self._native.function
 
     @property
@@ -237,7 +235,7 @@ class QueuedExecutable:
                 raise self._explained(error, "in an earlier launch, or a loop after the first") from error
         call = read_arguments(block, self._plan.arguments)
         try:
-            spaces = [loop.space(call.scalars, call.shapes) for loop in self._loops]
+            spaces = [kernel.space(call.scalars, call.shapes) for kernel in self._kernels]
         except OverflowError:
             return STATUS_BOUNDS_OVERFLOW
         except ZeroDivisionError:
@@ -251,16 +249,16 @@ class QueuedExecutable:
             queue.throttle()
             with queue.lock:
                 queue.begin()
-                for number, (loop, space) in enumerate(zip(self._loops, spaces, strict=True), 1):
+                for number, (loop, space) in enumerate(zip(self._loops, spaces, strict=False), 1):
                     if space.total:
-                        where = f"loop {number} of {len(spaces)}, {space.total} iterations"
+                        where = f"loop {number} of {len(self._loops)}, {space.total} iterations"
                         loop.enqueue(queue, call, space, space.total)
                 where = "the result"
                 if self._result is None:
                     queue.flush()
                 else:
                     cell = queue.cell(self._result_dtype.itemsize)
-                    self._result.enqueue(queue, call, None, 1, cell.address)
+                    self._result.enqueue(queue, call, spaces[-1], spaces[-1].total, cell.address)
             if cell is not None:
                 self._read_result(cell, block)
         except queue.driver_errors as error:
@@ -285,8 +283,8 @@ class QueuedExecutable:
         return status
 
     def _read_result(self, cell: Any, block: int) -> None:
-        found = self._queue.read(cell, self._result_dtype.itemsize)
-        store_result(block, len(self._plan.arguments), np.frombuffer(found, self._result_dtype.numpy))
+        dtype = self._result_dtype
+        store_result(block, len(self._plan.arguments), self._queue.read(cell, dtype.itemsize), dtype)
 
     def _raise_failure(self) -> None:
         """Say what the native launcher could not: that a loop after the first was refused, in this call or another."""

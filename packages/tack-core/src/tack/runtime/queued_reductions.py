@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tack.codegen.array_reductions import LANES, accumulator, reduction_source
+from tack.codegen.array_reductions import (
+    ENOUGH,
+    LANES,
+    MOST_GROUPS,
+    accumulator,
+    fused_reduction_source,
+    reduction_source,
+)
 from tack.codegen.exact_sums import GROUP_ELEMENTS, LAYOUTS, SPECIAL_BITS, exact_bins_source, exact_total_source
-from tack.codegen.launch_plan import KernelPlan
+from tack.codegen.launch_plan import KernelPlan, LaunchPlan
 from tack.lang.types import i64
-from tack.runtime.queued_launch import LaunchQueue, check_launch_size
+from tack.runtime.queued_launch import LaunchQueue, QueuedExecutable, check_launch_size
 from tack.runtime.reductions import round_units
 
 if TYPE_CHECKING:
@@ -20,8 +29,6 @@ if TYPE_CHECKING:
     from tack.lang.array import Array
     from tack.lang.types import DType
 
-MOST_GROUPS: Final = 1024  # of a first pass: the same on every device, so that a sum has the same bits
-_ENOUGH: Final = 16  # elements a thread, for which another workgroup is worth its start
 _SUBNORMAL_UNITS: Final = 1127  # `round_units` counts 2**-1127
 
 _pack_i64 = struct.Struct("<q").pack
@@ -62,12 +69,16 @@ class QueuedReductions:
         self._queue, self._dialect, self._build = queue, (generator, options), build
         self._memory, self._read, self._resident = memory, read, resident
         self._kernels: dict[tuple[str, str], tuple[Any, KernelPlan]] = {}
+        self._fused: dict[tuple[str, str], FusedReduction] | None = {} if generator.dialect.ticket else None
         self._partials: Any = None  # what one pass leaves to the next: calls come one after another on the device
         self._partial_bytes = 0
 
     def reduce(self, array: Array, op: str) -> float:
         """Reduce a non-empty array by "sum", "min" or "max"."""
-        kind, groups = accumulator(op, array.dtype), _groups(array.size, LANES * _ENOUGH, MOST_GROUPS)
+        if self._fused is not None:
+            fused = self._fused.get((op, array.dtype.name)) or self._fuse(self._fused, op, array.dtype)
+            return fused(array._data, array.size)
+        kind, groups = accumulator(op, array.dtype), _groups(array.size, LANES * ENOUGH, MOST_GROUPS)
         queue = self._queue
         with queue.lock:
             queue.begin()
@@ -81,11 +92,25 @@ class QueuedReductions:
                 self._pass(self._kernel(op, kind), partials, (groups, LANES), 1, cell.address)
         return float(np.frombuffer(queue.read(cell, kind.itemsize), kind.numpy)[0])
 
+    def _fuse(self, known: dict[tuple[str, str], FusedReduction], op: str, dtype: DType) -> FusedReduction:
+        """Make a reduction of one kernel, once."""
+        with self._queue.lock:
+            found = known.get((op, dtype.name))
+            if found is None:
+                self._queue.begin()
+                generator, options = self._dialect
+                text, plan = fused_reduction_source(generator, op, dtype, options)
+                function = self._build(text, plan)
+                call = LaunchPlan((), plan, generator.packed, (1,), f"{op} of {dtype.name}")
+                executable = QueuedExecutable(self._queue, call, lambda name: function)
+                found = known[op, dtype.name] = FusedReduction(executable, accumulator(op, dtype))
+        return found
+
     def exact_sum(self, array: Array) -> float:
         """The exact sum of a non-empty array of floats, rounded once to their type."""
         layout, queue = LAYOUTS[array.dtype], self._queue
         least = -(-array.size // GROUP_ELEMENTS)
-        groups = max(least, _groups(array.size, layout.lanes * _ENOUGH, self._resident))
+        groups = max(least, _groups(array.size, layout.lanes * ENOUGH, self._resident))
         found = np.zeros((layout.rows, 2), np.int64)
         with queue.lock:
             queue.begin()
@@ -130,6 +155,44 @@ class QueuedReductions:
                 text, plan = reduction_source(generator, op, dtype, options)
             found = self._kernels[op, dtype.name] = (self._build(text, plan), plan)
         return found
+
+
+class _RealCall(ctypes.Structure):
+    """The argument block of one array, its result, then the array's one extent."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in ("source", "nbytes", "extents")]
+    _fields_ += [("result", ctypes.c_double), ("size", ctypes.c_int64)]
+
+
+class _IntegerCall(ctypes.Structure):
+    _fields_ = [*_RealCall._fields_[:3], ("result", ctypes.c_int64), _RealCall._fields_[4]]
+
+
+class _UnsignedCall(ctypes.Structure):
+    _fields_ = [*_RealCall._fields_[:3], ("result", ctypes.c_uint64), _RealCall._fields_[4]]
+
+
+class FusedReduction:
+    """A reduction by one kernel that is called again and again, by any thread: argument blocks are kept."""
+
+    def __init__(self, executable: QueuedExecutable, kind: DType) -> None:
+        self._executable, self._idle = executable, deque[tuple[Any, int]]()  # a deque's methods are atomic
+        self._block = _RealCall if kind.is_float else _IntegerCall if kind.is_signed else _UnsignedCall
+        _ = executable.address  # has the native launcher made, where there is one
+
+    def __call__(self, source: int, size: int) -> float:
+        """Reduce `size` elements from an address on."""
+        try:
+            call, address = self._idle.pop()
+        except IndexError:
+            call = self._block()
+            address = ctypes.addressof(call)
+            call.extents = address + self._block.size.offset
+        call.source, call.size = source, size
+        self._executable.launch(address)
+        result = float(call.result)
+        self._idle.append((call, address))
+        return result
 
 
 def _groups(size: int, enough: int, most: int) -> int:

@@ -35,6 +35,8 @@ template <class T> static inline T atomicMax(T* p, T v) { return rig_exchange(p,
 template <class T> static inline T atomicAnd(T* p, T v) { return rig_exchange(p, [=](T x) { return T(x & v); }); }
 template <class T> static inline T atomicOr(T* p, T v) { return rig_exchange(p, [=](T x) { return T(x | v); }); }
 template <class T> static inline T atomicXor(T* p, T v) { return rig_exchange(p, [=](T x) { return T(x ^ v); }); }
+static inline unsigned atomicInc(unsigned* p, unsigned last) { return rig_exchange(p, [=](unsigned x) { return x >= last ? 0u : x + 1u; }); }
+static inline void __threadfence() {}
 template <class T> static inline T atomicExch(T* p, T v) { return rig_exchange(p, [=](T) { return v; }); }
 template <class T> static inline T atomicCAS(T* p, T e, T d) { return rig_exchange(p, [=](T x) { return x == e ? d : x; }); }
 

@@ -20,6 +20,7 @@ extern "C" {
 __attribute__((visibility("default"))) unsigned rig_reports;
 __attribute__((visibility("default"))) const char* rig_first_report;
 __attribute__((visibility("default"))) unsigned rig_first_line;
+__attribute__((visibility("default"))) unsigned rig_backwards;  // the last workgroup runs first
 }
 static inline void rig_report(const char* what, const void* data) {
     if (rig_reports++ == 0) {
@@ -128,7 +129,8 @@ static void rig_run_group(unsigned size, void (*entry)()) {
     extern "C" __attribute__((visibility("default"))) void rig_##name(void** arguments, unsigned groups, unsigned size, int fibers) { \
         rig_arguments_##name = arguments; \
         if (setjmp(rig_escape)) return; \
-        for (rig_group.x = 0; rig_group.x < groups; rig_group.x++) { \
+        for (unsigned number = 0; number < groups; number++) { \
+            rig_group.x = rig_backwards ? groups - 1 - number : number; \
             if (fibers) { \
                 rig_run_group(size, rig_enter_##name); \
                 continue; \
