@@ -317,3 +317,50 @@ def test_any_number_of_threads_gives_the_same_bits():
     assert results[0][0] != bytes(a.nbytes) and len(set(results)) == 1
     inner = (a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:]) * 0.25 + np.sin(a[1:-1, 1:-1])
     assert np.allclose(np.frombuffer(results[0][0]).reshape(a.shape)[1:-1, 1:-1], inner, rtol=1e-14)
+
+
+# ------------------------------------------------------------------------------------------- loads outside of the loops
+
+
+@tack.func
+def first_of(values):
+    return values[0]
+
+
+@tack.kernel
+def add_first(a, b):
+    first = b[0]
+    for i in range(a.shape[0]):
+        a[i] = a[i] + first
+    return a[0] + first
+
+
+@tack.kernel
+def add_first_by_a_function(a, b):
+    first = first_of(b)
+    for i in range(a.shape[0]):
+        a[i] = a[i] + first
+
+
+@pytest.mark.parametrize("kernel", [add_first, add_first_by_a_function], ids=["load", "function"])
+def test_what_is_loaded_outside_the_loops_overlaps_nothing_that_they_store_to(device, kernel):
+    """MEM-7: also when the native entry has taken over"""
+    a, b = tack.zeros(1000, tack.i32), tack.full(1000, 3, tack.i32)
+    for _ in range(12):
+        kernel(a, b)
+    assert (a.numpy() == 36).all()
+    for _ in range(12):
+        with pytest.raises(ValueError, match=r"`b` was given an array that overlaps `a`[\s\S]*load it inside the loop"):
+            kernel(a, a.reshape(10, 100).reshape(1000))
+    assert (a.numpy() == 36).all() and add_first(a, b) == 42
+
+
+@pytest.mark.requires("host_memory")
+def test_parts_of_one_array(device):
+    """MEM-7: what counts is shared bytes"""
+    cells = np.arange(8, dtype=np.int32)
+    assert add_first(cells[:4], cells[4:]) == 8
+    assert cells.tolist() == [4, 5, 6, 7, 4, 5, 6, 7]
+    with pytest.raises(ValueError, match="overlaps"):
+        add_first(cells[:5], cells[4:])
+    assert cells.tolist() == [4, 5, 6, 7, 4, 5, 6, 7]

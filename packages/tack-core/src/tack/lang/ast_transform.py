@@ -161,6 +161,7 @@ class _FunctionLowering(LoopLowering):
             )
 
     def ir_params(self) -> list[IRParam]:
+        early = {name for name, _ in self.loads_outside}
         return [
             IRParam(
                 name=name,
@@ -168,6 +169,7 @@ class _FunctionLowering(LoopLowering):
                 annotation=self.annotations.get(name),
                 written=name in self.effects.written,
                 read=name in self.effects.read,
+                early=name in early,
             )
             for name in self.params
         ]

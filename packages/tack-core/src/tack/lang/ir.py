@@ -382,7 +382,8 @@ class Symbol:
 @record(eq=False, kw_only=True)
 class IRParam:
     """A parameter: `annotation` pins a scalar (`n: tack.i64`); `type` is set when typed. `written` and `read` say
-    whether an array parameter may be stored to (atomics included) or loaded from, device functions included."""
+    whether an array parameter may be stored to (atomics included) or loaded from, device functions included; `early`
+    that it is loaded from outside the parallel loops."""
 
     name: str
     loc: Loc
@@ -390,6 +391,7 @@ class IRParam:
     type: ValueType | None = None
     written: bool = False
     read: bool = False
+    early: bool = False
 
 
 @record(eq=False, kw_only=True)

@@ -151,6 +151,8 @@ class KernelState:
     def launch(self, lowering: Lowering, args: tuple[Any, ...], publish: bool) -> Any:
         """Launch a lowering with the arguments that it takes; `publish` if the native entry could have these."""
         call = BoundCall(lowering.binder, self._apply_pins(lowering, args) if lowering.pins else args)
+        for i in lowering.early:
+            call.check_early(i, lowering)
         variant = self._variant(lowering, call)
         words = call.words
         words.append(0)
@@ -180,6 +182,8 @@ class KernelState:
         mask = sum(1 << i for i in lowering.written if isinstance(call.values[i], Array))
         aliasing = mask and "alias_variants" in call.device.backend.capabilities
         overlap = OVERLAP_ANY if not aliasing else OVERLAP_NO if call.is_disjoint(lowering.written) else OVERLAP_YES
+        if lowering.early and overlap != OVERLAP_NO:
+            return  # the native entry would not check them
         row = Row(
             function=address,
             release_bytes=NEVER if variant.executable.is_brief else variant.release_bytes,
@@ -343,17 +347,27 @@ class BoundCall:
 
     def is_disjoint(self, written: tuple[int, ...]) -> bool:
         """Whether no written array shares a byte with any other array argument (rule MEM-*)."""
+        return not any(self._overlap(w, other) for w in written for other in range(len(self.values)) if other != w)
+
+    def _overlap(self, i: int, j: int) -> bool:
+        """Whether two arguments are arrays that share a byte."""
         words, values = self.words, self.values
-        for w in written:
-            start, size = words[3 * w], words[3 * w + 1]
-            if not size or not isinstance(values[w], Array):
-                continue
-            for other in range(len(values)):
-                if other != w and isinstance(values[other], Array) and words[3 * other + 1]:
-                    first = words[3 * other]
-                    if first < start + size and start < first + words[3 * other + 1]:
-                        return False
-        return True
+        first, size, other, other_size = *words[3 * i : 3 * i + 2], *words[3 * j : 3 * j + 2]
+        if not (size and other_size and first < other + other_size and other < first + size):
+            return False
+        return isinstance(values[i], Array) and isinstance(values[j], Array)
+
+    def check_early(self, i: int, lowering: Lowering) -> None:
+        """Refuse an array that is loaded outside the loops and shares memory with one that they store to (MEM-7).
+
+        Such a load may be done in each thread, before or after the store.
+        """
+        for w in lowering.written:
+            if self._overlap(i, w):
+                name = lowering.binder.names[w]
+                accepted = f"one that does not, for it is loaded outside the parallel loops, which store to `{name}`: "
+                accepted += "load it inside the loop, or pass the value as an argument"
+                raise lowering.binder.argument_error(ValueError, i, f"an array that overlaps `{name}`", accepted)
 
 
 def prepare(kernel: Kernel) -> KernelState:

@@ -33,27 +33,32 @@ if TYPE_CHECKING:
 class Outline:
     """What a call must know of a kernel before it has a variant.
 
-    `written` are the parameters that it may store to, `pins` the scalar ones with a type of their own.
+    `written` are the parameters that it may store to, `pins` the scalar ones with a type of their own, `early` those
+    that it loads from outside the parallel loops.
     """
 
     written: tuple[int, ...]
     pins: tuple[tuple[int, DType], ...]
+    early: tuple[int, ...] = ()
 
     @staticmethod
     def of(ir: IRKernel) -> Outline:
         return Outline(
             tuple(i for i, p in enumerate(ir.params) if p.written),
             tuple((i, p.annotation) for i, p in enumerate(ir.params) if p.annotation is not None),
+            tuple(i for i, p in enumerate(ir.params) if p.early),
         )
 
     def describe(self) -> dict[str, Any]:
-        return {"written": self.written, "pins": [(i, pin.name) for i, pin in self.pins]}
+        return {"written": self.written, "pins": [(i, pin.name) for i, pin in self.pins], "early": self.early}
 
     @staticmethod
     def described(notes: dict[str, Any], _: bytes) -> Outline:
         """What `describe` was made from; raises ValueError, TypeError or KeyError if it is not."""
         return Outline(
-            tuple(int(i) for i in notes["written"]), tuple((int(i), BY_NAME[name]) for i, name in notes["pins"])
+            tuple(int(i) for i in notes["written"]),
+            tuple((int(i), BY_NAME[name]) for i, name in notes["pins"]),
+            tuple(int(i) for i in notes["early"]),
         )
 
 
@@ -82,6 +87,10 @@ class Lowering:
     @property
     def pins(self) -> tuple[tuple[int, DType], ...]:
         return self.outline.pins
+
+    @property
+    def early(self) -> tuple[int, ...]:
+        return self.outline.early
 
     @property
     def ir(self) -> IRKernel:
