@@ -131,6 +131,29 @@ def test_sort_of_floats(device, dtype, length):
     assert_sorted(sort(values).numpy(), values)
 
 
+@pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
+def test_sort_of_so_few_that_numpy_does_it(real_sizes, device, dtype):
+    """ALG-2: at the sizes as they are, in place and into another."""
+    for length in (0, 1, 2, 333):
+        values = any_bits(dtype, length) if dtype in INTEGERS else some_floats(dtype, length)
+        a = tack.asarray(values)
+        assert_sorted(sort(a).numpy(), values)
+        np.testing.assert_array_equal(a.numpy(), values)
+        assert_sorted(sort(a, a).numpy(), values)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "u4", "f4", "i8", "f8"])
+@pytest.mark.parametrize("factor", [0, 1, 1 << 8, 1 << 20, 1 << 33])
+def test_sort_of_keys_that_differ_in_few_digits(device, dtype, factor):
+    """ALG-2: passes that would move nothing are left out; in place, and into another."""
+    numbers = np.random.default_rng(5).integers(0, 90, 200) * factor
+    for values in ((numbers + 3).astype(dtype), (-1 - numbers).astype(dtype), (numbers - 9 * factor).astype(dtype)):
+        a = tack.asarray(values)
+        assert_sorted(sort(a).numpy(), values)
+        np.testing.assert_array_equal(a.numpy(), values)
+        assert_sorted(sort(a, a).numpy(), values)
+
+
 @pytest.mark.parametrize("dtype", ["u1", "i2", "u4", "f4", "i8"])
 def test_sort_in_place_and_into_another(device, dtype):
     """ALG-2: for any number of passes `out` may be the values, which else stay as they are."""

@@ -9,10 +9,13 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
+
 from tack.algorithms.arguments import checked, overlap, viewed_as
 from tack.algorithms.scan import exclusive_scan
 from tack.lang import types
 from tack.lang.array import Array, new_array
+from tack.lang.host_cast import HostArray
 from tack.lang.intrinsics import PUBLIC
 from tack.lang.kernel import Kernel, kernel
 from tack.lang.records import record
@@ -33,15 +36,18 @@ class _Plan:
         The most bits of a digit: each iteration has a table with an entry for each digit.
     parts, part_size
         The most parts, and the least number of keys in one.
+    numpy_below
+        NumPy sorts fewer keys than this, in host memory: less time than it takes to start the kernels.
     """
 
     digit_bits: int
     parts: int
     part_size: int
+    numpy_below: int = 0
 
 
 # A table of 2048 counts fits the innermost cache of a processor, and 32 bits take three passes, not four.
-_FEW_THREADS = _Plan(digit_bits=11, parts=64, part_size=1 << 16)
+_FEW_THREADS = _Plan(digit_bits=11, parts=64, part_size=1 << 16, numpy_below=1 << 14)
 _MANY_THREADS = _Plan(digit_bits=4, parts=1 << 14, part_size=64)
 
 
@@ -89,10 +95,10 @@ def _order_floats(bits: Any, keys: Any, sign: Any, infinity: Any) -> None:
 
 
 @kernel
-def _restore_floats(keys: Any, sign: Any) -> None:
+def _restore_floats(keys: Any, bits: Any, sign: Any) -> None:
     for i in range(keys.size):
         x = keys[i]
-        keys[i] = x & ~sign if x & sign else ~x
+        bits[i] = x & ~sign if x & sign else ~x
 
 
 _INFINITY = {32: 0x7F80_0000, 64: 0x7FF0_0000_0000_0000}
@@ -128,43 +134,62 @@ def sort(values: Any, out: Array | None = None) -> Array:
     [-1, 1, 3, 4]
     """
     source, target = checked("sort", values, out)
-    if source.size:
+    plan = _FEW_THREADS if source.device.supports("serial_workgroups") else _MANY_THREADS
+    if source.size < plan.numpy_below and source.device.supports("host_memory"):
+        _sort_few(np.asarray(source), np.asarray(target))
+    elif source.size:
         with source.device:
-            _sort(source, target)
+            _sort(plan, source, target)
     return target
 
 
-def _sort(source: Array, target: Array) -> None:
+def _sort_few(source: HostArray, target: HostArray) -> None:
+    is_float = source.dtype.kind == "f"
+    # Zeros are equal to NumPy: they come in any order, and may lose their signs.
+    negative = np.count_nonzero(np.signbit(source[source == 0])) if is_float else 0
+    # NumPy has a radix sort for narrow integers only, and calls it the stable one.
+    target[...] = np.sort(source, kind="stable" if source.itemsize <= 2 else None)
+    if is_float:
+        first, end = (int(np.searchsorted(target, target.dtype.type(0), side)) for side in ("left", "right"))
+        target[first : first + negative], target[first + negative : end] = -0.0, 0.0
+
+
+def _sort(plan: _Plan, source: Array, target: Array) -> None:
     dtype = source.dtype
-    plan = _FEW_THREADS if source.device.supports("serial_workgroups") else _MANY_THREADS
     unsigned = BY_NAME[f"u{dtype.bits}"]
     sign = unsigned(1 << (dtype.bits - 1))
     passes = -(-dtype.bits // plan.digit_bits)
     spare = new_array(source.shape, unsigned, source.device)
     keys, result = viewed_as(source, unsigned), viewed_as(target, unsigned)
-    # Where the passes write, in turn: the last one into the result.
-    turns = (result, spare) if passes % 2 else (spare, result)
     if dtype.is_float:
-        _order_floats(keys, turns[1], sign, unsigned(_INFINITY[dtype.bits]))
-        keys = turns[1]
-    elif overlap(keys, turns[0]):
-        keys = keys.copy()
+        ordered = spare if passes % 2 else result
+        _order_floats(keys, ordered, sign, unsigned(_INFINITY[dtype.bits]))
+        keys = ordered
+    # Passes write into the one and the other in turn; if none is left out, the last one into the result.
+    to = result if passes % 2 and not overlap(keys, result) else spare
     has_sign = dtype.is_integer and dtype.is_signed
     bits = -(-dtype.bits // passes)
     for k in range(passes):
         flip = (1 << (dtype.bits - 1)) >> k * bits if has_sign and k == passes - 1 else 0
-        _pass(plan, keys, turns[k % 2], k * bits, bits, flip)
-        keys = turns[k % 2]
+        if _pass(plan, keys, to, k * bits, bits, flip):
+            keys, to = to, spare if to is result else result
     if dtype.is_float:
-        _restore_floats(result, sign)
+        _restore_floats(keys, result, sign)
+    elif keys is not result:
+        result.device.backend.copy(result._data, keys._data, result.nbytes)
 
 
-def _pass(plan: _Plan, keys: Array, out: Array, shift: int, bits: int, flip: int) -> None:
-    """Move keys to where their digit of `bits` bits from `shift` on puts them."""
+def _pass(plan: _Plan, keys: Array, out: Array, shift: int, bits: int, flip: int) -> bool:
+    """Move keys to where their digit of `bits` bits from `shift` on puts them; False if all stay where they are."""
     position = i32 if keys.size < 1 << 31 else i64
     count, move = _pass_kernels(position, 1 << plan.digit_bits)
     parts = max(1, min(plan.parts, keys.size // plan.part_size))
     counts = new_array((parts << bits,), position, keys.device)
     last = (1 << bits) - 1
     count(keys, counts, parts, shift, last, flip)
+    if keys.device.supports("host_memory"):  # elsewhere the host would have to wait
+        digit = (keys[0] >> shift & last) ^ flip
+        if int(np.asarray(counts)[digit * parts : (digit + 1) * parts].sum()) == keys.size:
+            return False
     move(keys, out, exclusive_scan(counts, counts), parts, shift, last, flip)
+    return True
