@@ -202,7 +202,7 @@ class Throughput:
             exact = float(x.numpy().sum(dtype=np.float64 if dtype.is_float else np.int64))
             for name, run in runs.items():
                 assert abs(run() - exact) <= 1e-5 * abs(exact), (dtype, name)
-            show(f"sum {dtype.name} 64 M, its number in Python", timed(runs, self.wait, 5), nbytes=x.nbytes)
+            show(f"sum {dtype.name} 64 M, its number in Python", timed(runs, self.wait), nbytes=x.nbytes)
 
         self.large_sums()
 

@@ -21,7 +21,7 @@ from dialect_corpus import array, atomics, corpus
 from dialects import ATOMIC_TYPES, FLOAT_TYPES, make
 from rigs import host_run
 from rigs import text_compilers as compilers
-from tack.codegen.array_reductions import reduction_source
+from tack.codegen.array_reductions import fused_reduction_source, reduction_source
 from tack.codegen.c_family import CFamilyOptions
 from tack.codegen.exact_sums import exact_bins_source, exact_total_source
 from tack.codegen.opencl_gen import OpenCLOptions
@@ -39,6 +39,7 @@ ENTRIES = (
     "differential",
 )
 REDUCTIONS = ("sum_u8", "sum_f32", "sum_f64", "min_f32", "max_f64", "exact_f32", "exact_f64", "exact_total")
+FUSED = ("fused_sum_f32", "fused_sum_i64", "fused_min_u8", "fused_max_f64")
 
 
 def needs(*names: str) -> Any:
@@ -80,6 +81,8 @@ def reductions(dialect: str, options: CFamilyOptions | None, names: tuple[str, .
             made[f"exact_{name}"] = exact_bins_source(generator, dtype, options)[0]
         for op in ("sum", "min", "max"):
             made[f"{op}_{name}"] = reduction_source(generator, op, dtype, options)[0]
+            if generator.dialect.ticket:
+                made[f"fused_{op}_{name}"] = fused_reduction_source(generator, op, dtype, options)[0]
     return made
 
 
@@ -106,7 +109,7 @@ def test_nvrtc_compiles_every_text(architecture: str) -> None:
 
 
 @needs("hiprtc")
-@pytest.mark.parametrize("name", [*ENTRIES, *REDUCTIONS])
+@pytest.mark.parametrize("name", [*ENTRIES, *REDUCTIONS, *FUSED])
 def test_hiprtc_compiles_every_text(name: str) -> None:
     """gfx90a, with the oldest headers that are supported; in a process of its own."""
     assert len(compilers.compile_hip(texts("hip")[name])) > 1000

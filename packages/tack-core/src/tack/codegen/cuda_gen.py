@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from tack.codegen.c_dialect import CUDA_TYPES, Dialect
 from tack.codegen.c_family import CFamilyCodeGen
+from tack.codegen.launch_plan import RESULT, KernelParameter
 from tack.lang.types import DType, f32, u32
 
 CUDA = Dialect(
@@ -53,6 +54,10 @@ class CUDACodeGen(CFamilyCodeGen):
         """NVRTC 13.0 for sm_90 (H200, driver 580.159): an inlined negation or abs of the i16 minimum lost its sign once
         widened. `test_integer_semantics.py::test_unary_operations_wrap` on that device would show that this can go."""
         return operation in ("neg", "abs") and dtype.bits < u32.bits
+
+    def _formal_type(self, parameter: KernelParameter) -> str:
+        """A result is volatile: a store to all of the system, for which the host may look while the kernel runs."""
+        return ("volatile " if parameter.kind == RESULT else "") + super()._formal_type(parameter)
 
     # -- atomics
 

@@ -15,7 +15,9 @@ from typing import Final
 LAUNCH_SYMBOL: Final = "tack_gpu_launch"
 ACQUIRE_SYMBOL: Final = "tack_gpu_acquire"
 RELEASE_SYMBOL: Final = "tack_gpu_release"
+AWAIT_SYMBOL: Final = "tack_gpu_await"
 
+_PATIENCE: Final = 400_000  # reads of a result's place, some hundred microseconds; then the driver waits
 MAX_VALUES: Final = 256  # of one call
 MAX_PARAMETERS: Final = 128  # of one kernel
 OPERATION_WORDS: Final = 4  # number of the operation, then a, b, c
@@ -181,6 +183,23 @@ define void @tack_gpu_release(ptr %lock) {
   store atomic i64 0, ptr %lock release, align 8
   ret void
 }
+
+define i32 @tack_gpu_await(ptr %place, i64 %before) {
+  br label %head
+head:
+  %i = phi i64 [ 0, %0 ], [ %i1, %more ]
+  %seen = load atomic i64, ptr %place acquire, align 8
+  %same = icmp eq i64 %seen, %before
+  br i1 %same, label %more, label %there
+more:
+  %i1 = add i64 %i, 1
+  %enough = icmp ugt i64 %i1, $PATIENCE
+  br i1 %enough, label %late, label %head
+there:
+  ret i32 1
+late:
+  ret i32 0
+}
 """
 
 _LAUNCH: Final = """
@@ -285,7 +304,7 @@ elsewhere:
 
 
 def gpu_launcher_source() -> str:
-    """The text of the module that defines the three symbols of this file."""
+    """The text of the module that defines the symbols of this file."""
     cases, targets = [], []
     for name, number in OPERATIONS.items():
         kind, _, argument = _OPERATIONS[name].partition(" ")
@@ -304,6 +323,7 @@ def gpu_launcher_source() -> str:
         "ELSEWHERE": str(STATUS_ELSEWHERE),
         "MOST_PENDING": str(MOST_PENDING),
         "SPINS": str(_SPINS),
+        "PATIENCE": str(_PATIENCE),
     }
     text = _LOCK + _LAUNCH
     for name in sorted(values, key=len, reverse=True):

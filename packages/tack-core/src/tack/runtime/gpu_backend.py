@@ -193,7 +193,7 @@ class GpuBackend(Backend):
     # -- reductions
 
     def reduce_array(self, array: Array, op: str) -> float:
-        return self._device_reductions().reduce(array, op)
+        return (self._reductions or self._device_reductions()).reduce(array, op)
 
     def exact_sum(self, array: Array) -> float:
         return self._device_reductions().exact_sum(array)

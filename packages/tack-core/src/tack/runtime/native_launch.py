@@ -19,6 +19,7 @@ from typing import Any, Final
 from tack.codegen import launch_plan as plans
 from tack.codegen.gpu_launcher_ir import (
     ACQUIRE_SYMBOL,
+    AWAIT_SYMBOL,
     LAUNCH_SYMBOL,
     MAX_PARAMETERS,
     MAX_VALUES,
@@ -36,7 +37,7 @@ from tack.runtime.native_code import NativeCode, keep_forever, kept
 from tack.runtime.native_image import NativeLibrary
 
 _FAILED: Final = TABLE.index("failed")
-_SYMBOLS: Final = (LAUNCH_SYMBOL, ACQUIRE_SYMBOL, RELEASE_SYMBOL)
+_SYMBOLS: Final = (LAUNCH_SYMBOL, ACQUIRE_SYMBOL, RELEASE_SYMBOL, AWAIT_SYMBOL)
 _Launcher = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 _PATIENCE: Final = 50e-6  # seconds between two tries of a lock that a native launch holds: the queue is full then
 
@@ -106,6 +107,15 @@ def launcher() -> NativeLibrary | None:
         return None
     keep_forever(library)
     return library
+
+
+@functools.cache
+def result_waiter() -> Any:
+    """Waits a while until the word at an address is another one, without the GIL; whether it is. None without LLVM."""
+    library = launcher()
+    if library is None:
+        return None
+    return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)(library.addresses[AWAIT_SYMBOL])
 
 
 class NativeTable:

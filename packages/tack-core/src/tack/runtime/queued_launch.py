@@ -91,6 +91,14 @@ class LaunchQueue(abc.ABC):
         """The exception of a code that the native launcher got from the driver."""
         raise NotImplementedError
 
+    def expect(self, cell: Any) -> None:
+        """Make a cell ready for a result; of queues with native launchers."""
+        raise NotImplementedError
+
+    def arrive(self, cell: Any, nbytes: int) -> None:
+        """Return when the result is in the cell that `expect` made ready; called without the lock."""
+        raise NotImplementedError
+
     @abc.abstractmethod
     def cell(self, nbytes: int) -> Any:
         """Memory for a result, with its `address`; freed with the object."""
@@ -242,6 +250,28 @@ class QueuedExecutable:
             return STATUS_BOUNDS_ZERO_DIVISION
         self._enqueue(call, spaces, block)
         return STATUS_OK
+
+    def repeat(self, block: int, cell: Any) -> bool:
+        """A call of a kernel with a result whose block has the address of this cell, which then has the result, in its
+        last word; False if it has to be made by `launch`, and nothing has run.
+
+        Raises
+        ------
+        Exception
+            As `launch`.
+        """
+        native, queue = self._native, self._queue
+        if native is None:
+            return False
+        try:
+            queue.throttle()
+            queue.expect(cell)
+            if native.launch(block) != STATUS_OK:
+                return False
+            queue.arrive(cell, self._result_dtype.itemsize)
+        except queue.driver_errors as error:
+            raise self._explained(error, "in an earlier launch, or this one") from error
+        return True
 
     def _enqueue(self, call: CallArguments, spaces: Sequence[LoopSpace], block: int) -> None:
         queue, cell, where = self._queue, None, "before its launch"

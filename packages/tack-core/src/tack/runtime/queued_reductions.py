@@ -20,7 +20,7 @@ from tack.codegen.array_reductions import (
 )
 from tack.codegen.exact_sums import GROUP_ELEMENTS, LAYOUTS, SPECIAL_BITS, exact_bins_source, exact_total_source
 from tack.codegen.launch_plan import KernelPlan, LaunchPlan
-from tack.lang.types import i64
+from tack.lang.types import f32, i64
 from tack.runtime.queued_launch import LaunchQueue, QueuedExecutable, check_launch_size
 from tack.runtime.reductions import round_units
 
@@ -103,7 +103,7 @@ class QueuedReductions:
                 function = self._build(text, plan)
                 call = LaunchPlan((), plan, generator.packed, (1,), f"{op} of {dtype.name}")
                 executable = QueuedExecutable(self._queue, call, lambda name: function)
-                found = known[op, dtype.name] = FusedReduction(executable, accumulator(op, dtype))
+                found = known[op, dtype.name] = FusedReduction(self._queue, executable, accumulator(op, dtype))
         return found
 
     def exact_sum(self, array: Array) -> float:
@@ -157,42 +157,57 @@ class QueuedReductions:
         return found
 
 
-class _RealCall(ctypes.Structure):
-    """The argument block of one array, its result, then the array's one extent."""
+class _Block(ctypes.Structure):
+    """The argument block of one array, its result or where that goes, then the array's one extent."""
 
-    _fields_ = [(name, ctypes.c_int64) for name in ("source", "nbytes", "extents")]
-    _fields_ += [("result", ctypes.c_double), ("size", ctypes.c_int64)]
-
-
-class _IntegerCall(ctypes.Structure):
-    _fields_ = [*_RealCall._fields_[:3], ("result", ctypes.c_int64), _RealCall._fields_[4]]
+    _fields_ = [(name, ctypes.c_int64) for name in ("source", "nbytes", "extents", "result", "size")]
 
 
-class _UnsignedCall(ctypes.Structure):
-    _fields_ = [*_RealCall._fields_[:3], ("result", ctypes.c_uint64), _RealCall._fields_[4]]
+class _Call:
+    """A block, and the cell for the results of its calls."""
+
+    __slots__ = ("address", "block", "cell", "found", "word")
+
+    def __init__(self, cell: Any, kind: DType) -> None:
+        self.block, self.cell = _Block(), cell
+        self.address = ctypes.addressof(self.block)
+        self.block.extents = self.address + _Block.size.offset
+        self.block.result = cell.address
+        self.found = _c_type(kind, kind.bits).from_address(cell.address)
+        self.word = _c_type(kind, 64).from_address(self.address + _Block.result.offset)
+
+
+def _c_type(kind: DType, bits: int) -> Any:
+    """C's number of so many bits, and of the kind of another."""
+    if kind.is_float:
+        return ctypes.c_float if bits == f32.bits else ctypes.c_double
+    return getattr(ctypes, f"c_{'int' if kind.is_signed else 'uint'}{bits}")
 
 
 class FusedReduction:
-    """A reduction by one kernel that is called again and again, by any thread: argument blocks are kept."""
+    """A reduction by one kernel that is called again and again, by any thread: blocks and cells are kept."""
 
-    def __init__(self, executable: QueuedExecutable, kind: DType) -> None:
-        self._executable, self._idle = executable, deque[tuple[Any, int]]()  # a deque's methods are atomic
-        self._block = _RealCall if kind.is_float else _IntegerCall if kind.is_signed else _UnsignedCall
+    def __init__(self, queue: LaunchQueue, executable: QueuedExecutable, kind: DType) -> None:
+        self._queue, self._executable, self._kind = queue, executable, kind
+        self._idle: deque[_Call] = deque()  # its methods are atomic
         _ = executable.address  # has the native launcher made, where there is one
 
     def __call__(self, source: int, size: int) -> float:
         """Reduce `size` elements from an address on."""
         try:
-            call, address = self._idle.pop()
+            call = self._idle.pop()
         except IndexError:
-            call = self._block()
-            address = ctypes.addressof(call)
-            call.extents = address + self._block.size.offset
-        call.source, call.size = source, size
-        self._executable.launch(address)
-        result = float(call.result)
-        self._idle.append((call, address))
-        return result
+            call = _Call(self._queue.cell(self._kind.itemsize), self._kind)
+        block = call.block
+        block.source, block.size = source, size
+        if self._executable.repeat(call.address, call.cell):
+            result = call.found.value
+        else:
+            self._executable.launch(call.address)
+            result = call.word.value
+            block.result = call.cell.address
+        self._idle.append(call)
+        return float(result)
 
 
 def _groups(size: int, enough: int, most: int) -> int:
