@@ -18,6 +18,7 @@ import pytest
 from dialects import FLOAT_TYPES, each_dialect, needs_compiler
 from numeric_oracles import INTEGERS
 from rigs.host_reductions import HostArray, HostQueue, reductions_on_host
+from tack.codegen import exact_sums
 from tack.codegen.array_reductions import MOST_GROUPS
 from tack.lang.types import BY_NAME
 
@@ -192,3 +193,26 @@ def test_bins_have_room_for_many_elements(dialect: str, name: str) -> None:
         values[1::2] = -value
         values[0] = 0.0
         assert exact_sum(dialect, values, name) == -value
+
+
+def most_in_a_group(size: int, per_group: int, lanes: int, each: int) -> int:
+    """The elements of the first workgroup, which has the most, when a launch has as few workgroups as may be."""
+    groups = -(-size // per_group)
+    packs, stride = size // each, groups * lanes
+    return sum(-(-(packs - lane) // stride) for lane in range(lanes)) * each + size % each
+
+
+def test_the_largest_sum_of_a_workgroup_fits_its_bins() -> None:
+    """RED-6, for arrays too large to be made here: every element adds the most that one can to the same bin."""
+    most = {"f32": (2**24 - 1) << 15, "f64": 2**33 - 1}
+    for name, added in most.items():
+        dtype = BY_NAME[name]
+        lanes, each = exact_sums.LAYOUTS[dtype].lanes, 16 // dtype.itemsize
+        for groups in (1, 2, 3, 792, 2000):
+            for multiple in (exact_sums.GROUP_ELEMENTS, 1 << 24):
+                for size in range(groups * multiple - 2 * each, groups * multiple + 2 * each):
+                    found = most_in_a_group(size, exact_sums.GROUP_ELEMENTS, lanes, each)
+                    assert -(-size // exact_sums.GROUP_ELEMENTS) * found >= size
+                    assert found * added < 2**63, (name, size)
+    # Negative control: 2**24 of them, and the three that wide accesses leave over, do not fit.
+    assert most_in_a_group(2**24 * 792 - 1, 1 << 24, 256, 4) * most["f32"] >= 2**63

@@ -28,7 +28,7 @@ from tack.codegen.launch_plan import RESULT, KernelParameter, KernelPlan
 from tack.lang.records import record
 from tack.lang.types import DType, f32, f64, i64, u32, u64
 
-GROUP_ELEMENTS: Final = 1 << 24  # that a workgroup may add without overflow
+GROUP_ELEMENTS: Final = (1 << 24) - 1024  # for each workgroup; the first one also has what wide accesses leave over
 
 
 @record(frozen=True)
