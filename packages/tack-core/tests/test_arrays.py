@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 import itertools
+import mmap
 import pickle
 import weakref
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ import pytest
 import tack
 from rigs.far_memory import far_device
 from tack.lang.types import DTYPES, FLOAT_DTYPES, INTEGER_DTYPES
-from tack.runtime.host_memory import LARGE, HostMemory
+from tack.runtime.host_memory import LARGE, HostMemory, _Owner
 
 SHAPES = [(), (0,), (1,), (5,), (2, 3), (3, 0, 2), (2, 3, 4), (1, 1, 1, 1)]
 
@@ -72,8 +74,6 @@ def test_values_survive_the_round_trip(memory, shape, dtype):
 
 def test_words_that_a_launch_reads(memory):
     """docs/design/pipeline.md, "The argument block" """
-    import ctypes
-
     a = tack.zeros((2, 3, 4), tack.i16)
     assert a._nbytes == 48 and a._key & 0xFFFF == tack.i16.code | 3 << 8
     assert list((ctypes.c_int64 * 3).from_address(a._dims)) == [2, 3, 4]
@@ -99,6 +99,31 @@ def test_large_arrays_do_not_share_cache_sets():
     for start, owner in zip(starts, owners, strict=True):
         base = owner.__array_interface__["data"][0]
         assert base <= start and start + LARGE <= base + owner.nbytes
+
+
+def test_memory_that_is_used_again_is_clear():
+    """MEM-1: the pages of a freed array go to one of about its size, and to one array only"""
+    memory, size = HostMemory(), 5 << 20
+    for nbytes in (size, size, size - (1 << 20), size + (1 << 20), 2 * size, size):
+        starts, owners = zip(*(memory.allocate(nbytes) for _ in range(3)), strict=True)
+        cells = [np.frombuffer((ctypes.c_uint8 * nbytes).from_address(start), np.uint8) for start in starts]
+        for k, array in enumerate(cells):
+            assert not array.any()
+            array.fill(k + 1)
+        assert all((array == k + 1).all() for k, array in enumerate(cells))
+        del owners
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_FREE"), reason="the system has no MADV_FREE, so nothing is kept")
+def test_little_memory_is_kept():
+    """The pages of one array, and none of a very large one"""
+    memory = HostMemory()
+    held = [memory.allocate(5 << 20)[1] for _ in range(4)]
+    held.clear()
+    (kept,) = _Owner.kept
+    assert 5 << 20 <= len(kept) < 8 << 20
+    assert memory.allocate(300 << 20)[1] is not None  # and is freed at once
+    assert _Owner.kept == [kept]
 
 
 def test_small_arrays_start_a_cache_line():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import mmap
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ ALIGNMENT = 64  # a cache line, and the widest vector
 LARGE = 1 << 16  # from here on an array has pages of its own
 _SPAN = 1 << 21  # a huge page: no two large arrays should start at the same place of one
 _HUGE = 1 << 22  # from here on huge pages are asked for
+_KEPT_MOST = 1 << 28  # the pages of an array of up to so many bytes are kept for the next one
 # An odd number near _SPAN / ALIGNMENT times the golden ratio: its multiples run through all lines of a huge page, and
 # through all lines of a 4 KiB page, before one comes again, and those of neighbours lie far apart.
 _STRIDE = 20253
@@ -22,6 +23,8 @@ _turn = itertools.count(1)
 
 # Shared mappings, the default, would let a forked child write into the parent's arrays.
 _PRIVATE: dict[str, int] = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+# Advice that pages may be taken, but need not be; None where it is not to be had.
+_MAY_TAKE: int | None = getattr(mmap, "MADV_FREE", None)
 
 
 class HostMemory:
@@ -34,11 +37,15 @@ class HostMemory:
         if nbytes < LARGE:
             raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
             return -(-_address(raw) // ALIGNMENT) * ALIGNMENT, raw
-        pages = _map(nbytes + _SPAN)
-        base = _address(pages)
+        kept = _take(nbytes + _SPAN)
+        pages = _map(nbytes + _SPAN) if kept is None else kept
+        base = _address(np.frombuffer(pages, np.uint8))
         # Arrays at equal offsets in their huge pages fight for the same cache sets: a stencil then takes twice as long.
         line = next(_turn) * _STRIDE * ALIGNMENT
-        return base + (line - base) % _SPAN, pages
+        address = base + (line - base) % _SPAN
+        if kept is not None:
+            ctypes.memset(address, 0, nbytes)
+        return address, _Owner(pages) if _HUGE <= nbytes <= _KEPT_MOST else np.frombuffer(pages, np.uint8)
 
     def upload(self, address: int, source: HostArray) -> None:
         """Copy a C-contiguous host array to `address`."""
@@ -60,8 +67,43 @@ def _address(values: HostArray) -> int:
     return int(values.__array_interface__["data"][0])
 
 
-def _map(nbytes: int) -> HostArray:
-    """Fresh pages, as bytes; untouched ones cost nothing."""
+class _Owner:
+    """Holds a mapping, and leaves it to the next array of about its size.
+
+    Fresh pages cost five times as much as clearing old ones. One mapping is kept, the last that was freed, and the
+    system may take its memory whenever it needs some.
+    """
+
+    __slots__ = ("_pages",)
+    kept: ClassVar[list[mmap.mmap]] = []
+
+    def __init__(self, pages: mmap.mmap) -> None:
+        self._pages = pages
+
+    def __del__(self) -> None:
+        if _MAY_TAKE is None:
+            return
+        try:
+            self._pages.madvise(_MAY_TAKE)
+        except OSError:  # a system that does not have it after all: the pages go
+            return
+        self.kept[:] = [self._pages]
+
+
+def _take(nbytes: int) -> mmap.mmap | None:
+    """The kept mapping if it has so many bytes, and not many more."""
+    try:
+        pages = _Owner.kept.pop()
+    except IndexError:
+        return None
+    if nbytes <= len(pages) <= nbytes + nbytes // 4:
+        return pages
+    _Owner.kept[:] = [pages]
+    return None
+
+
+def _map(nbytes: int) -> mmap.mmap:
+    """Fresh pages; untouched ones cost nothing."""
     try:
         pages = mmap.mmap(-1, nbytes, **_PRIVATE)
     except (OSError, OverflowError) as error:
@@ -71,4 +113,4 @@ def _map(nbytes: int) -> HostArray:
             pages.madvise(mmap.MADV_HUGEPAGE)
         except OSError:  # a kernel without huge pages: they are a matter of speed only
             pass
-    return np.frombuffer(pages, np.uint8)
+    return pages
