@@ -23,7 +23,7 @@ from tack.codegen.gpu_launcher_ir import MOST_PENDING, STATUS_ELSEWHERE
 from tack.codegen.launch_plan import ARRAY, EXTENT, FIRST, SCALAR, START, STEP, STOP, TRIPS, LaunchPlan
 from tack.lang.types import ArrayType, f32, f64, i16, i32, i64, u8, u64
 from tack.runtime.backend import STATUS_BOUNDS_OVERFLOW, STATUS_BOUNDS_ZERO_DIVISION, STATUS_OK
-from tack.runtime.native_launch import CallLock, NativeTable, launcher, native_table
+from tack.runtime.native_launch import CallLock, NativeTable, launcher, native_table, result_waiter
 from tack.runtime.queued_launch import LaunchQueue, QueuedExecutable, check_launch_size, pack
 
 _Launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
@@ -341,6 +341,19 @@ def test_results_are_launched_natively_and_waited_for_by_python() -> None:
     cells = [calls[1][3][0] for calls in (by_python, by_native)]
     assert [c[:3] for c in by_python] == [c[:3] for c in by_native] and by_python[0] == by_native[0]
     assert [int.from_bytes(cell, "little") for cell in cells] == queue.cells and len(set(queue.stored)) == 2
+
+
+def test_a_result_is_seen_when_it_is_there() -> None:
+    """CALL-*: as soon as any part of the word is another, and never while it is the same."""
+    wait, word = result_waiter(), (ctypes.c_int32 * 4)(7, 8, 9, 9)
+    if wait is None:
+        pytest.skip("no llvmlite")
+    before = int.from_bytes(struct.pack("<ii", 7, 8), "little")
+    assert wait(ctypes.addressof(word), before) == 0
+    later = threading.Timer(0.0, word.__setitem__, (0, 1))
+    later.start()
+    assert any(wait(ctypes.addressof(word), before) for _ in range(10_000)) and word[0] == 1
+    later.join()
 
 
 def test_the_launcher_is_linked_without_llvm() -> None:

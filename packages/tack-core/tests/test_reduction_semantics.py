@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+import threading
 from fractions import Fraction
 
 import numpy as np
@@ -269,6 +270,23 @@ def test_reproducible_sum_control():
 
 
 # --- Which path ---
+
+
+def test_threads_get_the_results_of_their_own_arrays(device):
+    """RED-1: calls of one reduction by several threads, of sizes of one workgroup and of several."""
+    arrays = [tack.full((8000 * n + 1,), n, tack.f32) for n in (1, 2, 3, 4)]
+    wrong = []
+
+    def work(number, array):
+        exact = float(number * array.size)
+        wrong.extend(found for found in (array.sum() for _ in range(10)) if found != exact)
+
+    threads = [threading.Thread(target=work, args=each) for each in enumerate(arrays, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
 
 
 def test_a_device_with_native_reductions_is_asked(monkeypatch):

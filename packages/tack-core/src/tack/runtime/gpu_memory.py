@@ -68,36 +68,47 @@ class Cells:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._free: deque[int] = deque()  # its methods are atomic
+        self.free: deque[int] = deque()  # its methods are atomic
+        self.dropped: deque[int] = deque()  # a kernel may still be going to store there
         self._pages: list[PinnedMemory] = []
 
     def take(self) -> Cell:
         """A cell, used by nobody else while the object lives."""
         try:
-            return Cell(self._free, self._free.popleft())
+            return Cell(self, self.free.popleft())
         except IndexError:
+            return Cell(self, self._more())
+
+    def _more(self) -> int:
+        """The address of a cell when none is free."""
+        dropped = [self.dropped.popleft() for _ in range(len(self.dropped))]
+        if dropped:
+            self._stream.wait()
+            first, *rest = dropped
+        else:
             page = PinnedMemory(self._stream, _CELLS * CELL_BYTES)
             self._pages.append(page)
-            self._free.extend(range(page.address + CELL_BYTES, page.address + _CELLS * CELL_BYTES, CELL_BYTES))
-            return Cell(self._free, page.address)
+            first, *rest = range(page.address, page.address + _CELLS * CELL_BYTES, CELL_BYTES)
+        self.free.extend(rest)
+        return first
 
 
 class Cell:
     """A place of `CELL_BYTES` bytes."""
 
-    __slots__ = ("_free", "address")
+    __slots__ = ("_cells", "address")
 
-    def __init__(self, free: deque[int], address: int) -> None:
-        self._free, self.address = free, address
+    def __init__(self, cells: Cells, address: int) -> None:
+        self._cells, self.address = cells, address
 
     def give_back(self) -> None:
-        """Let others have it; for who is done with it before the object goes."""
+        """Let others have it; for who has got the result."""
         address, self.address = self.address, 0
-        if address:
-            self._free.append(address)
+        self._cells.free.append(address)
 
     def __del__(self) -> None:
-        self.give_back()
+        if self.address:
+            self._cells.dropped.append(self.address)
 
 
 class Event:
