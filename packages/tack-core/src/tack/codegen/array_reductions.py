@@ -3,7 +3,7 @@
 A pass is a kernel of a few workgroups: each thread combines elements that are a whole launch apart, each workgroup its
 threads as a tree, and stores one value. A second pass, over those, of one workgroup, gives the result. Where a dialect
 has tickets, the second pass is done by the workgroup of the first that is the last to finish: nobody waits for anybody,
-and the order still depends on the number of elements only.
+and the order is the same. It depends on the number of elements, their alignment and the dialect's wide accesses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tack.lang.diagnostics import Loc, SourceText
 from tack.lang.types import ArrayType, DType, i64, u32, u64
 
 LANES: Final = 256
-MOST_GROUPS: Final = 1024  # of a first pass: the same on every device, so that a sum has the same bits
+MOST_GROUPS: Final = 1024  # of a first pass: whatever the device, so that its order does not depend on the GPU's size
 ENOUGH: Final = 16  # elements a thread, for which another workgroup is worth its start
 ELEMENTS: Final = "x"
 COUNT, STRIDE = 0, 1
