@@ -1,4 +1,5 @@
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #ifdef _OPENMP
 #include <omp.h>
@@ -13,8 +14,12 @@ enum { THREADS = 256, BITS = 11, DIGITS = 1 << BITS, PASSES = 3 };
 static int32_t places[THREADS][DIGITS];
 
 /* One pass a digit from the lowest on: count the digits of each thread's part, find where its keys of each digit
-   begin, move them there. 11 bits a pass were faster than 8, and buffers of a cache line a digit slower than none. */
-void radix_sort(uint32_t *restrict out, const uint32_t *restrict values, uint32_t *restrict spare, int64_t n) {
+   begin, move them there. 11 bits a pass were faster than 8, and buffers of a cache line a digit slower than none.
+   The second array is its own affair, as it is of any sort that takes keys and gives them sorted, Tack's too. */
+void radix_sort(uint32_t *restrict out, const uint32_t *restrict values, int64_t n) {
+    uint32_t *restrict spare = malloc(n * sizeof *spare);
+    if (!spare)
+        abort();
     const uint32_t *from = values;
     for (int pass = 0; pass < PASSES; pass++) {
         uint32_t *to = pass % 2 ? spare : out;
@@ -43,4 +48,5 @@ void radix_sort(uint32_t *restrict out, const uint32_t *restrict values, uint32_
         }
         from = to;
     }
+    free(spare);
 }
