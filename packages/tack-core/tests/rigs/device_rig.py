@@ -121,6 +121,8 @@ def _compile(dialect: bytes, text: bytes, out: int) -> int:
         answer, status = host_compile.compile_object(dialect.decode(), text.decode()), 0
     except Rejected as error:
         answer, status = str(error).encode(), 1
+    except Exception as error:  # C has no other way to hear of it
+        answer, status = f"the rig's compiler: {error!r}".encode(), 1
     core().rig_give(out, answer, len(answer))
     return status
 

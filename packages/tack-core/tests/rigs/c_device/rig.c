@@ -32,6 +32,7 @@ uint64_t rig_allocate(size_t bytes) {
     if (!next_page) {
         next_page = mmap(NULL, ARENA, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (next_page == MAP_FAILED) abort();
+        madvise(next_page, ARENA, MADV_DONTDUMP);  // a core file would take half an hour
         arena_left = ARENA;
     }
     if (used < bytes || whole + PAGE > arena_left) return 0;
