@@ -1,4 +1,4 @@
-"""Cells in page-locked memory, into which kernels of "cuda" and "hip" store results: real devices, or those of the rigs.
+"""Cells in page-locked memory, where kernels of "cuda" and "hip" store results: real devices, or those of the rigs.
 
 A rig runs nothing until something waits, so a result that was taken too soon is an old one. Rules CALL-1, RED-1.
 """
