@@ -46,19 +46,25 @@ def host_unit() -> VectorUnit:
 
 @dataclass
 class Compiled:
-    """A compiled variant; `cuts` are the places where the iterations are cut into pieces, as parts of the whole."""
+    """A compiled variant; `cuts` are the places where the iterations are cut into pieces, as parts of the whole.
+
+    Loops go through the pool always if `shared`, else where they are worth it; `calls` counts them.
+    """
 
     tree: IRKernel
     lanes: int | None
     disjoint: bool = False
     unit: VectorUnit | None = None
     cuts: Sequence[float] = ()
+    shared: bool = True
+    calls: int = 0
 
     def __post_init__(self) -> None:
         options = VariantOptions(disjoint=self.disjoint, lanes=self.lanes)
         generator = LLVMCodeGen(self.tree, options, self.unit or host_unit())
         body, launcher = generator.source().split("define i32 @tack_launch")
-        launcher = re.sub(r"(= icmp ugt i64 %\w+), \d+", r"\1, 0", launcher)  # always through the pool
+        if self.shared:
+            launcher = re.sub(r"(= icmp ugt i64 %\w+), \S+", r"\1, 0", launcher)
         text = f"{body}define i32 @tack_launch{launcher}"
         self.text, self.plans = text, generator.plans
         llvm = compiler()
@@ -71,6 +77,7 @@ class Compiled:
         self._launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(library.addresses[LAUNCH_SYMBOL])
 
     def _pieces(self, chunk: int, context: int, count: int, grain: int, limit: int) -> None:
+        self.calls += 1
         places = sorted({0, count, *(int(cut * count) for cut in self.cuts)})
         for begin, end in itertools.pairwise(places):
             _Chunk(chunk)(context, begin, end, 0)

@@ -20,7 +20,7 @@ from tack.codegen.llvm_bounds import BoundsEmitter
 from tack.codegen.llvm_control import Region
 from tack.codegen.llvm_counters import Counter, CounterEmitter
 from tack.codegen.llvm_values import FunctionText, Value, llvm_type
-from tack.codegen.work_estimate import work
+from tack.codegen.work_estimate import UNKNOWN_TRIPS, lengths, work
 from tack.lang import ir
 from tack.lang.records import record
 from tack.lang.shapes import assigned
@@ -224,8 +224,7 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         emit, (some, share, alone, after) = self.f.emit, (self.f.label(x) for x in ("some", "share", "alone", "after"))
         self.f.cond_br(emit(f"icmp eq i64 {total}, 0"), after, some)
         self.f.open(some)
-        most = _WORTH_SHARING // work(loop.body, self.kernel.functions)
-        self.f.cond_br(emit(f"icmp ugt i64 {total}, {max(1, most)}"), share, alone)
+        self.f.cond_br(emit(f"icmp ugt i64 {total}, {self._most_alone(loop)}"), share, alone)
         self.f.open(share)
         pool = self.module.declare("void", PARALLEL_FOR_SYMBOL, ["ptr", "ptr", "i64", "i64", "i64"])
         self.f.do(f"call void {pool}(ptr @chunk.{number}, ptr {context}, i64 {total}, i64 0, i64 0)")
@@ -234,6 +233,23 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         self.f.do(f"call void @chunk.{number}(ptr {context}, i64 0, i64 {total}, i64 0)")
         self.f.br(after)
         self.f.open(after)
+
+    def _most_alone(self, loop: ir.IRParallelFor) -> str:
+        """Up to how many iterations are not worth a second thread; fewer where serial loops turn out to be long."""
+        most = max(1, _WORTH_SHARING // work(loop.body, self.kernel.functions))
+        longest = Value(str(UNKNOWN_TRIPS), i64)
+        for node in lengths(loop, self.kernel) if most > 1 else ():
+            longest = self._intrinsic("smax", i64, longest.ssa, self._length(node))
+        if longest.ssa == str(UNKNOWN_TRIPS):
+            return str(most)
+        fewer = self.f.emit(f"udiv i64 {most * UNKNOWN_TRIPS}, {longest.ssa}")
+        return self._intrinsic("umax", i64, fewer, "1").ssa
+
+    def _length(self, node: ir.IRExpr) -> str:
+        if isinstance(node, ir.IRArrayAttr):
+            return self._extent(node)
+        assert isinstance(node, ir.IRVar)
+        return self._block_word(self._bounds_block, self._positions[node.name], 0, "i64")
 
 
 def _start_and_step(loop: ir.IRParallelFor, axis: int) -> tuple[str, str]:

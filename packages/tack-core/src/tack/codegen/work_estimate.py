@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from tack.lang import ir
+from tack.lang.types import DType
 
-_UNKNOWN_TRIPS: Final = 64
+UNKNOWN_TRIPS: Final = 64
 _BUILTIN: Final = 2
 _LIBRARY_CALL: Final = 30
 _DIVISION: Final = 20
@@ -40,7 +41,7 @@ def _node(node: ir.IRNode, functions: dict[str, int]) -> int:
         case ir.IRFor():
             return min(MOST, (inside + 4) * trips(node))
         case ir.IRWhile():
-            return min(MOST, (inside + 4) * _UNKNOWN_TRIPS)
+            return min(MOST, (inside + 4) * UNKNOWN_TRIPS)
         case ir.IRCall():
             return min(MOST, inside + functions.get(node.symbol or "", 0) + 4)
     return min(MOST, inside + _operation(node))
@@ -51,7 +52,30 @@ def trips(node: ir.IRFor) -> int:
     start, stop, step = node.start, node.stop, node.step
     if isinstance(start, ir.IRConst) and isinstance(stop, ir.IRConst) and isinstance(step, ir.IRConst):
         return max(1, int(stop.value - start.value) // max(1, int(step.value)))
-    return _UNKNOWN_TRIPS
+    return UNKNOWN_TRIPS
+
+
+def lengths(loop: ir.IRParallelFor, kernel: ir.IRKernel) -> list[ir.IRExpr]:
+    """What the serial loops inside run to where a launch knows it, nearly: integer parameters and extents of arrays."""
+    numbers = {p.name for p in kernel.params if isinstance(p.type, DType) and p.type.is_integer}
+    locals_ = {s.name: s.value for s in kernel.body if isinstance(s, ir.IRAssign)}
+    stops = [n.stop for n in ir.walk(loop.body) if isinstance(n, ir.IRFor)]
+    return [known for stop in stops if (known := _known(stop, numbers, locals_)) is not None]
+
+
+def _known(node: ir.IRExpr, numbers: set[str], locals_: dict[str, ir.IRExpr]) -> ir.IRExpr | None:
+    match node:
+        case ir.IRCast():
+            return _known(node.operand, numbers, locals_)
+        case ir.IRBinOp(op="+" | "-", right=ir.IRConst() | ir.IRCast(operand=ir.IRConst())):
+            return _known(node.left, numbers, locals_)
+        case ir.IRVar(name=name) if name in locals_:
+            return _known(locals_[name], numbers, {k: v for k, v in locals_.items() if k != name})
+        case ir.IRVar(name=name) if name in numbers:
+            return node
+        case ir.IRArrayAttr(attr="shape" | "size"):
+            return node
+    return None
 
 
 def _operation(node: ir.IRNode) -> int:
