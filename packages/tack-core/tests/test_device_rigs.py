@@ -11,6 +11,7 @@ import gc
 import re
 from collections.abc import Callable, Iterator
 from ctypes import byref, c_float, c_int, c_int64, c_uint64, c_void_p
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -479,6 +480,21 @@ def test_nothing_is_leaked(rig: Rig, uncached) -> None:
             for size in range(1, 200):
                 tack.zeros(size)
     assert rig.live() == before
+
+
+def test_freed_memory_is_no_mapping(rig: Rig) -> None:
+    """A process has 65,530 mappings: the ones of freed blocks must become one with their surroundings."""
+
+    def mappings() -> int:
+        return Path("/proc/self/maps").read_text().count("\n")
+
+    rig.memory(64)
+    rig.live()
+    before = mappings()
+    for _ in range(200):
+        rig.memory(64)
+    rig.live()
+    assert mappings() < before + 100
 
 
 def test_devices_have_memory_of_their_own(rig: Rig) -> None:

@@ -81,6 +81,7 @@ int rig_free(uint64_t address) {
     int whole = watched(b);
     // Fresh pages that nothing may touch: what was there is given back to the system.
     mmap(b->pages, b->whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    madvise(b->pages, b->whole, MADV_DONTDUMP);  // like the arena around it: else each is a mapping, of which there are few
     live_bytes -= b->bytes;
     memmove(b, b + 1, (char*)(blocks + --block_count) - (char*)b);
     return whole ? 0 : 2;
