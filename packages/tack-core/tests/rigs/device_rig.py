@@ -110,6 +110,7 @@ def core() -> ctypes.CDLL:
     found.rig_free.argtypes = (ctypes.c_uint64,)
     found.rig_room.argtypes, found.rig_room.restype = (ctypes.c_uint64,), ctypes.c_size_t
     found.rig_run.argtypes = (ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), Id, Id)
+    found.rig_run_alone.argtypes = found.rig_run.argtypes
     found.rig_set_host.argtypes = (_Compiler, _Loader)
     found.rig_set_host(_compile, _load)
     return found

@@ -458,7 +458,7 @@ def _run(dispatch: Dispatch) -> str:
     kernel = dispatch.pipeline.function.kernel
     groups, size = device_rig.Id(*dispatch.groups), device_rig.Id(*dispatch.size)
     given = (ctypes.c_void_p * max(1, len(pointers)))(*pointers)
-    status = device_rig.core().rig_run(ctypes.addressof(kernel), given, groups, size)
+    status = device_rig.core().rig_run_alone(ctypes.addressof(kernel), given, groups, size)
     SWITCHES.executed += 1
     if any(buffer.overrun() for buffer in resident):
         return _WHY[_BAD_ADDRESS]

@@ -18,10 +18,7 @@ enum { STREAM = 1, EVENT, MODULE, FUNCTION, CONTEXT, POOL };
 enum { MOST_DEVICES = 4, MOST_BLOCK = 1024 };
 #define LEGACY_STREAM ((void*)1)
 
-// -- one call at a time; nothing below calls Python while it holds this
-
-static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
-static void leave(int* held) { if (*held) pthread_mutex_unlock(&gate); }
+static void leave(int* held) { if (*held) pthread_mutex_unlock(&rig_gate); }
 static int initialised, device_count = 1, most_devices = 1, sticky;
 static __thread int current_device = -1;
 static char failing[64];
@@ -42,7 +39,7 @@ static int entered(const char* name, int needs_context) {
     return needs_context ? sticky : OK;
 }
 #define ENTER(needs_context) \
-    int held __attribute__((cleanup(leave))) = !pthread_mutex_lock(&gate); \
+    int held __attribute__((cleanup(leave))) = !pthread_mutex_lock(&rig_gate); \
     int refused = entered(__func__, needs_context); \
     if (refused) return refused;
 
@@ -287,7 +284,7 @@ static int settle_device(void) {
 
 // Forget a fault: what a new process would see. What was enqueued is dropped, but for what it frees.
 void gpu_reset(void) {
-    pthread_mutex_lock(&gate);
+    pthread_mutex_lock(&rig_gate);
     int device = current_device;
     sticky = sticky ? sticky : LAUNCH_FAILED;
     for (current_device = 0; current_device < device_count; current_device++) settle_device();
@@ -295,7 +292,7 @@ void gpu_reset(void) {
     sticky = 0;
     rig_groups_left = -1;
     failing[0] = 0;
-    pthread_mutex_unlock(&gate);
+    pthread_mutex_unlock(&rig_gate);
 }
 long long gpu_live_bytes(void) { return (long long)memory_used; }
 int gpu_live(int kind) { return live_handles(kind); }

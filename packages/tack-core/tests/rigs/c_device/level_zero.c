@@ -31,7 +31,6 @@ enum {
     UNINITIALIZED = 0x78000001
 };
 typedef unsigned result;
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 // -------------------------------------------------------------------------------------------- what a test sees and sets
 
@@ -59,10 +58,10 @@ static result misuse(result code, const char* format, ...) {
 // What was done that the specification does not allow, a line each, since this was last asked.
 const char* rig_ze_misuse(void) {
     static char shown[sizeof misuses];
-    pthread_mutex_lock(&mutex);
+    pthread_mutex_lock(&rig_gate);
     strcpy(shown, misuses);
     misuses[0] = 0;
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&rig_gate);
     return shown;
 }
 // Let the call after `after` more calls of a function fail with a code, once.
@@ -128,10 +127,10 @@ static void destroy(void* handle) {
 // Objects that only one thread at a time may use.
 static void enter(void* handle, const char* function) {
     if (__atomic_fetch_add(&((object*)handle)->users, 1, __ATOMIC_ACQ_REL)) misuse(0, "%s: two threads use one object at once", function);
-    pthread_mutex_lock(&mutex);
+    pthread_mutex_lock(&rig_gate);
 }
 static result leave(void* handle, result code) {
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&rig_gate);
     __atomic_fetch_sub(&((object*)handle)->users, 1, __ATOMIC_ACQ_REL);
     return code;
 }
@@ -224,9 +223,9 @@ result zeMemAllocDevice(context* c, const void* desc, size_t size, size_t alignm
     NEED(c, CONTEXT);
     NEED(d, DEVICE);
     if (*(const unsigned*)desc != 0x15 || !size || alignment & (alignment - 1)) return misuse(INVALID_SIZE, "%s: size or description", __func__);
-    pthread_mutex_lock(&mutex);
+    pthread_mutex_lock(&rig_gate);
     uint64_t found = rig_live_bytes() + shared_live + size > memory_limit ? 0 : rig_allocate(size);
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&rig_gate);
     *out = (void*)(uintptr_t)found;
     return found ? SUCCESS : OUT_OF_DEVICE_MEMORY;
 }
@@ -237,7 +236,7 @@ result zeMemAllocShared(context* c, const void* desc, const void* host, size_t s
     NEED(d, DEVICE);
     if (*(const unsigned*)desc != 0x15 || *(const unsigned*)host != 0x16 || !size || alignment & (alignment - 1))
         return misuse(INVALID_SIZE, "%s: size or description", __func__);
-    pthread_mutex_lock(&mutex);
+    pthread_mutex_lock(&rig_gate);
     size_t whole = (size + 4095) / 4096 * 4096;
     char* p = MAP_FAILED;
     if (rig_live_bytes() + shared_live + size <= memory_limit && shared_count < sizeof shared / sizeof *shared)
@@ -248,7 +247,7 @@ result zeMemAllocShared(context* c, const void* desc, const void* host, size_t s
         shared_live += size;
         *out = p;
     }
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&rig_gate);
     return p == MAP_FAILED ? OUT_OF_DEVICE_MEMORY : SUCCESS;
 }
 
@@ -271,9 +270,9 @@ static result free_locked(char* p) {
 result zeMemFree(context* c, void* p) {
     ENTRY;
     NEED(c, CONTEXT);
-    pthread_mutex_lock(&mutex);
+    pthread_mutex_lock(&rig_gate);
     result code = free_locked(p);
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&rig_gate);
     return code;
 }
 
@@ -467,11 +466,11 @@ result zeEventHostSynchronize(event* e, uint64_t timeout) {
     (void)timeout;
     ENTRY;
     NEED(e, EVENT);
-    pthread_mutex_lock(&mutex);
+    pthread_mutex_lock(&rig_gate);
     result status = e->signalled ? SUCCESS : NOT_READY;
     for (unsigned i = 0; status == NOT_READY && i < list_count; i++) status = run_until(lists[i], e);
     if (status == NOT_READY) misuse(0, "zeEventHostSynchronize: nothing will ever signal this event");
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&rig_gate);
     return status;
 }
 

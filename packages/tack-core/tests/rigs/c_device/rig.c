@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+pthread_mutex_t rig_gate = PTHREAD_MUTEX_INITIALIZER;
+
 // ------------------------------------------------------------------------------------------------------------- memory
 
 enum { PAGE = 4096, ALIGN = 256, POISON = 0xFD, GUARD = 0xA7 };
@@ -280,6 +282,13 @@ int rig_run(const rig_kernel* kernel, void** arguments, rig_id groups, rig_id si
     for (int i = 0; i < 4; i++) sigaction(signals[i], &mine, &before[i]);
     int status = sigsetjmp(escape, 1) ? RIG_BAD_ADDRESS : run_groups(kernel, groups);
     for (int i = 0; i < 4; i++) sigaction(signals[i], &before[i], NULL);
+    return status;
+}
+
+int rig_run_alone(const rig_kernel* kernel, void** arguments, rig_id groups, rig_id size) {
+    pthread_mutex_lock(&rig_gate);
+    int status = rig_run(kernel, arguments, groups, size);
+    pthread_mutex_unlock(&rig_gate);
     return status;
 }
 

@@ -1,5 +1,6 @@
 // What the device rigs share: memory, and the threads of a kernel. `rig.c` is loaded first, with names visible to all.
 #pragma once
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,9 @@ typedef struct {
     const rig_parameter* parameters;
     unsigned count, most_threads, waits;
 } rig_kernel;
+
+// One call at a time, of all rigs: they share what is below. Nothing calls Python while it holds this.
+extern pthread_mutex_t rig_gate;
 
 // The ids that a running thread sees.
 extern rig_id rig_group, rig_lane, rig_group_size, rig_grid_size;
@@ -40,6 +44,8 @@ void rig_close(void);
 // Run a kernel with arguments behind pointers (without the ids, which a kernel may take as parameters); the memory must
 // be open. One thread runs at a time.
 int rig_run(const rig_kernel* kernel, void** arguments, rig_id groups, rig_id size);
+// The same, holding the gate: who is in Python must not hold it, since native launches wait for it with the GIL.
+int rig_run_alone(const rig_kernel* kernel, void** arguments, rig_id groups, rig_id size);
 
 // How many groups may still run, in all launches, before one is killed; negative: any number.
 extern long long rig_groups_left;
