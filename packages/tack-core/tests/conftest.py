@@ -70,6 +70,9 @@ ON_OWN_MEMORY = {
     "test_workgroups",
 }
 
+# Of these, modules whose tests launch many kernels each: one driver and one rig of the others' kind stand for all.
+ON_FEW = {"test_algorithms": ("opencl", "cuda")}
+
 
 @pytest.fixture
 def uncached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,10 +89,15 @@ def pytest_report_header() -> str:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that asks for `device` on each device of this machine."""
     if "device" in metafunc.fixturenames:
-        everywhere = metafunc.module.__name__.rpartition(".")[2] in ON_OWN_MEMORY
-        names: list[Any] = [n for n in tack.devices() if everywhere or tack.device(n).supports("host_memory")]
+        module = metafunc.module.__name__.rpartition(".")[2]
+        everywhere, few = module in ON_OWN_MEMORY, ON_FEW.get(module)
+        names: list[Any] = [
+            name
+            for name in tack.devices()
+            if tack.device(name).supports("host_memory") or (everywhere and (few is None or name in few))
+        ]
         if everywhere and (reason := device_rig.missing()):
-            absent = [kind for kind in device_rig.KINDS if kind not in names]
+            absent = [kind for kind in device_rig.KINDS if kind not in names and (few is None or kind in few)]
             names += [pytest.param(kind, marks=pytest.mark.skip(reason=reason)) for kind in absent]
         metafunc.parametrize("device", names, indirect=True)
 
