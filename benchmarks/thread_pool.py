@@ -135,6 +135,8 @@ ROWS = (
 
 def link_bodies() -> tuple[dict[str, int], Repeat, list[object]]:
     """Compile the bodies; their addresses, the repeater of Tack's pool, and what keeps them alive."""
+    llvm.initialize_native_target()  # Tack's own code may all have come from the disk
+    llvm.initialize_native_asmprinter()
     jit = llvm.create_lljit_compiler()
     builder = llvm.JITLibraryBuilder().add_ir(BODIES).add_current_process()
     builder.import_symbol("tack_parallel_for", pool().address)
