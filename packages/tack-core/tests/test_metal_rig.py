@@ -380,7 +380,7 @@ def test_no_room_for_arguments(queue: MetalQueue, monkeypatch: pytest.MonkeyPatc
 
 def test_a_forked_child_is_refused(queue: MetalQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     a = tack.zeros(3)
-    monkeypatch.setattr(queue, "_process", 1)
+    monkeypatch.setattr(queue, "_forks", -1)
     for use in (lambda: count_up(a), a.numpy, lambda: tack.zeros(3)):
         with pytest.raises(MetalError, match="used before this process was forked"):
             use()

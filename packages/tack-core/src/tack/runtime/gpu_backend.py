@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 import ctypes
 from ctypes import byref, c_float, c_int, c_uint64, c_void_p
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tack.codegen.launch_plan import KernelPlan, LaunchPlan
@@ -74,7 +74,6 @@ class GpuBackend(Backend):
         self.label = label.value.decode()
         self._stream = Stream(driver, number, f"{self.name} ({self.label})")
         self._keep_pool()
-        self._reductions: QueuedReductions | None = None
         self._modules: list[Module] = []
 
     def attribute(self, name: str) -> int:
@@ -193,21 +192,20 @@ class GpuBackend(Backend):
     # -- reductions
 
     def reduce_array(self, array: Array, op: str) -> float:
-        return (self._reductions or self._device_reductions()).reduce(array, op)
+        return self._reductions.reduce(array, op)
 
     def exact_sum(self, array: Array) -> float:
-        return self._device_reductions().exact_sum(array)
+        return self._reductions.exact_sum(array)
 
-    def _device_reductions(self) -> QueuedReductions:
-        if self._reductions is None:
-            from tack.runtime.queued_reductions import QueuedReductions
+    @cached_property
+    def _reductions(self) -> QueuedReductions:
+        from tack.runtime.queued_reductions import QueuedReductions
 
-            self._reductions = QueuedReductions(
-                *(self._stream, self.dialect(), None, self._build_reduction),
-                *(partial(DeviceMemory, self._stream), self.download),
-                resident=_EXACT_GROUPS * self.attribute("processors"),
-            )
-        return self._reductions
+        return QueuedReductions(
+            *(self._stream, self.dialect(), None, self._build_reduction),
+            *(partial(DeviceMemory, self._stream), self.download),
+            resident=_EXACT_GROUPS * self.attribute("processors"),
+        )
 
     def _build_reduction(self, source: str, plan: KernelPlan) -> c_void_p:
         module = Module(self._stream, self.compile_text(source, plan.name))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import struct
 import threading
 from collections.abc import Sequence
@@ -37,14 +36,12 @@ class Stream(LaunchQueue):
     driver_errors = (GpuError,)
 
     def __init__(self, driver: GpuDriver, number: int, label: str) -> None:
+        super().__init__()
         self.driver, self.label, self.error = driver, label, driver.error  # type: ignore[misc]
         self.most_groups = driver.most_groups
         self.context, self.handle = driver.context(number), c_void_p()
         driver.set_current(self.context)
         driver.stream_create(byref(self.handle), 0)
-        self._is_forked = False
-        if hasattr(os, "register_at_fork"):  # asking for the process's number costs more than a launch on some systems
-            os.register_at_fork(after_in_child=self._forget)
         self.lock: CallLock = CallLock()
         self._cells, self._staging = Cells(self), Staging(self)
         self.images: TextureImages | None = None  # where the device filters textures
@@ -52,26 +49,9 @@ class Stream(LaunchQueue):
         self._pending, self._throttling = ctypes.c_int64(0), threading.RLock()  # a finalizer may launch, too
         self._reached, self._before = Event(self, timing=False), Event(self, timing=False)
 
-    def is_usable(self) -> bool:
-        """Whether this is the process that made it, not one forked from it."""
-        return not self._is_forked
-
-    def _forget(self) -> None:
-        self._is_forked = True
-
     def begin(self) -> None:
-        """Make the device's context the current one of this thread.
-
-        Raises
-        ------
-        GpuError
-            In a process that was forked after the device had been used.
-        """
-        if not self.is_usable():
-            raise self.error(
-                f"{self.driver.api} was used before this process was forked, and does not work across a fork: start "
-                "processes with multiprocessing's 'spawn', or use the device only after the fork"
-            )
+        """Refuse a forked process; make the device's context the current one of this thread."""
+        super().begin()
         self.driver.set_current(self.context)
 
     def throttle(self) -> None:

@@ -7,6 +7,7 @@ docs/design/level-zero.md.
 from __future__ import annotations
 
 import ctypes
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from tack.codegen.launch_plan import KernelPlan, LaunchPlan
@@ -51,7 +52,6 @@ class LevelZeroBackend(Backend):
         self._group = min(_GROUP, 1 << max(1, self.device.most_lanes).bit_length() - 1)
         self.supports_device_reductions = self._group == _GROUP
         self._stream = Stream(driver(), self.device, f"{self.name} ({self.device.label})")
-        self._reductions: QueuedReductions | None = None
         self._modules: list[Module] = []
 
     # -- memory
@@ -134,15 +134,17 @@ class LevelZeroBackend(Backend):
     # -- reductions
 
     def reduce_array(self, array: Array, op: str) -> float:
-        if self._reductions is None:
-            from tack.codegen.opencl_gen import OpenCLCodeGen
-            from tack.runtime.queued_reductions import QueuedReductions
-
-            self._reductions = QueuedReductions(
-                *(self._stream, OpenCLCodeGen, self._options()),
-                *(self._build_reduction, self._stream.allocate, self.download),
-            )
         return self._reductions.reduce(array, op)
+
+    @cached_property
+    def _reductions(self) -> QueuedReductions:
+        from tack.codegen.opencl_gen import OpenCLCodeGen
+        from tack.runtime.queued_reductions import QueuedReductions
+
+        return QueuedReductions(
+            *(self._stream, OpenCLCodeGen, self._options()),
+            *(self._build_reduction, self._stream.allocate, self.download),
+        )
 
     def _build_reduction(self, source: str, plan: KernelPlan) -> Any:
         spirv = compile_spirv(source, plan.name, self.device.device_id, _OPENCL_OPTIONS)

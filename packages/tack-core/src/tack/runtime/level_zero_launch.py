@@ -7,7 +7,6 @@ those that do not know the flag for that. The host waits for events.
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -55,9 +54,9 @@ class Stream(LaunchQueue):
     error: ClassVar[type[Exception]] = LevelZeroError
 
     def __init__(self, ze: Driver, device: DeviceInfo, label: str) -> None:
+        super().__init__()
         self.ze, self.device, self.label, self.most_groups = ze, device, label, device.most_groups
         self.lock = threading.RLock()
-        self._process = os.getpid()
         self.context = ze.new("zeContextCreate", device.driver_handle, byref(ContextDesc()))
         wanted = QueueDesc(ordinal=device.queue_group, mode=_ASYNCHRONOUS)
         self._list = ze.new("zeCommandListCreateImmediate", self.context, device.handle, byref(wanted))
@@ -66,20 +65,6 @@ class Stream(LaunchQueue):
         # Filled by destructors, which the collector may run anywhere: a deque needs no lock.
         self._retired: deque[tuple[str, tuple[Any, ...], int]] = deque()
         self._retired_bytes = 0
-
-    def begin(self) -> None:
-        """Refuse to go on in a forked child, where the driver's state is another process's.
-
-        Raises
-        ------
-        LevelZeroError
-            In a process that was forked after the device had been used.
-        """
-        if os.getpid() != self._process:
-            raise LevelZeroError(
-                f"{self.label} was used through Level Zero before this process was forked, and does not work across a "
-                "fork: start processes with multiprocessing's 'spawn', or use the device only after the fork"
-            )
 
     # -- commands; the caller holds the lock
 

@@ -7,7 +7,6 @@ are addresses inside an argument buffer, so Metal does not see them: each is dec
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections import deque
@@ -106,30 +105,16 @@ class MetalQueue(LaunchQueue):
     error: ClassVar[type[Exception]] = MetalError
 
     def __init__(self, device: Any) -> None:
+        super().__init__()
         self.device, self.label = device, f"metal ({device.name()})"
         self.most_lanes = int(device.maxThreadsPerThreadgroup().width)
         self.most_groups = _MOST_THREADS // self.most_lanes
         self.lock = threading.RLock()
         self._queue = device.newCommandQueue()
-        self._process = os.getpid()
         self._memories: weakref.WeakValueDictionary[int, Memory] = weakref.WeakValueDictionary()
         self._cells: list[Memory] = []
         self._recorded: list[Launch] = []
         self._sent: deque[Commands] = deque()
-
-    def begin(self) -> None:
-        """Refuse to go on in a forked child, where Metal's state is another process's.
-
-        Raises
-        ------
-        MetalError
-            In a process that was forked after the device had been used.
-        """
-        if os.getpid() != self._process:
-            raise MetalError(
-                f"{self.label} was used before this process was forked, and does not work across a fork: start "
-                "processes with multiprocessing's 'spawn', or use the device only after the fork"
-            )
 
     def throttle(self) -> None:
         sent = self._sent.copy()

@@ -6,6 +6,7 @@ Launches go to one in-order queue and are asynchronous; whatever reads memory wa
 from __future__ import annotations
 
 import weakref
+from functools import cached_property
 from typing import Final
 
 import pyopencl as cl
@@ -57,33 +58,32 @@ class OpenCLBackend(Backend):
         images = ["texture_images"] if self._stream.buffers.filters_images() else []
         self.capabilities = capabilities(self.device) | frozenset(images)
         self._programs: weakref.WeakValueDictionary[str, Program] = weakref.WeakValueDictionary()
-        self._reductions: QueuedReductions | None = None
         self._group = _largest_group(self.device)
         self.supports_device_reductions = self._group >= LANES
 
     # -- memory
 
     def allocate(self, nbytes: int) -> tuple[int, DeviceMemory]:
-        self._stream.check_process()
+        self._stream.begin()
         memory = self._stream.buffers.allocate(nbytes)
         return memory.address, memory
 
     def upload(self, address: int, source: HostArray) -> None:
-        self._stream.check_process()
+        self._stream.begin()
         self._stream.buffers.upload(address, source)
 
     def download(self, address: int, target: HostArray) -> None:
-        self._stream.check_process()
+        self._stream.begin()
         self._stream.buffers.download(address, target)
 
     def synchronize(self) -> None:
-        self._stream.check_process()
+        self._stream.begin()
         self._stream.queue.finish()
 
     # -- kernels
 
     def compile(self, kernel: IRKernel, options: VariantOptions) -> QueuedExecutable:
-        self._stream.check_process()
+        self._stream.begin()
         generator = self._generator(kernel, options)
         program = self._build(generator.source(), kernel.name)
         return QueuedExecutable(self._stream, generator.plan, program.function, program)
@@ -114,13 +114,14 @@ class OpenCLBackend(Backend):
     # -- reductions
 
     def reduce_array(self, array: Array, op: str) -> float:
-        self._stream.check_process()
-        if self._reductions is None:
-            self._reductions = QueuedReductions(
-                *(self._stream, OpenCLCodeGen, self._generator_options()),
-                *(self._build_reduction, self._stream.buffers.allocate, self.download),
-            )
         return self._reductions.reduce(array, op)
+
+    @cached_property
+    def _reductions(self) -> QueuedReductions:
+        return QueuedReductions(
+            *(self._stream, OpenCLCodeGen, self._generator_options()),
+            *(self._build_reduction, self._stream.buffers.allocate, self.download),
+        )
 
     def _build_reduction(self, source: str, plan: KernelPlan) -> cl.Kernel:
         return self._build(source, plan.name).function(plan.name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
@@ -26,30 +25,13 @@ class Stream(LaunchQueue):
     driver_errors: ClassVar[tuple[type[Exception], ...]] = (cl.Error,)
 
     def __init__(self, device: cl.Device) -> None:
-        self.device, self.label = device, device.name
+        super().__init__()
+        self.device, self.label = device, f"OpenCL device {device.name}"
         self.context = cl.Context([device])
         self.queue = cl.CommandQueue(self.context)  # in order: the default
         self.buffers = BufferTable(self.context, self.queue)
         self.lock = threading.RLock()
         self.most_groups = _MOST_THREADS // device.max_work_group_size
-        self._process = os.getpid()
-
-    def check_process(self) -> None:
-        """Refuse to go on in a forked child, which has none of the runtime's threads and would wait for ever.
-
-        Raises
-        ------
-        RuntimeError
-            In a process that was forked after the device had been used.
-        """
-        if os.getpid() != self._process:
-            raise RuntimeError(
-                f"OpenCL device {self.device.name} was used before this process was forked, and does not work across a "
-                "fork: start processes with multiprocessing's 'spawn', or use the device only after the fork"
-            )
-
-    def begin(self) -> None:
-        self.check_process()
 
     def flush(self) -> None:
         self.queue.flush()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import ctypes
+import os
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -32,6 +33,18 @@ if TYPE_CHECKING:
 _FORMATS: Final = {
     "i8": "<b", "u8": "<B", "i16": "<h", "u16": "<H", "i32": "<i", "u32": "<I", "i64": "<q", "u64": "<Q", "f64": "<d"
 }  # fmt: skip
+
+
+_forks = 0  # before this process; counted, since asking for its number costs more than a launch on some systems
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
 
 
 class LaunchQueue(abc.ABC):
@@ -58,8 +71,26 @@ class LaunchQueue(abc.ABC):
     driver_errors: ClassVar[tuple[type[Exception], ...]] = (RuntimeError,)
     error: ClassVar[type[Exception]] = RuntimeError
 
-    def begin(self) -> None:  # noqa: B027
-        """Before a call is enqueued, with the lock held: make a context current, refuse a forked process."""
+    def __init__(self) -> None:
+        self._forks = _forks
+
+    def is_usable(self) -> bool:
+        """Whether this is the process that made it, not one forked from it, where a driver's state is another's."""
+        return self._forks == _forks
+
+    def begin(self) -> None:
+        """Before anything is asked of the driver: refuse a forked process, make a context current.
+
+        Raises
+        ------
+        Exception
+            `error`, in a process that was forked after the device had been used.
+        """
+        if not self.is_usable():
+            raise self.error(
+                f"{self.label} was used before this process was forked, and does not work across a fork: start "
+                "processes with multiprocessing's 'spawn', or use the device only after the fork"
+            )
 
     def throttle(self) -> None:  # noqa: B027
         """Before the lock is taken: wait until the driver's queue has room, so that no lock is held meanwhile."""
