@@ -41,6 +41,7 @@ class Recorder(LaunchQueue):
     label, driver_errors, error = "a recorder", (RefusedError,), RefusedError
 
     def __init__(self, plan: LaunchPlan, most_groups: int = 2**31 - 1, refuse: tuple[int, ...] = ()) -> None:
+        super().__init__()
         self.plan, self.most_groups, self.refuse = plan, most_groups, refuse
         self.calls: list[tuple[Any, ...]] = []
         self.launches, self.contexts, self.lock = 0, [], CallLock()
