@@ -7,6 +7,7 @@ processes of a test run share; LLVM's JIT loads it in half a millisecond, withou
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import itertools
@@ -145,11 +146,19 @@ def _run(words: list[str], given: Path, said: Path) -> int:
 
 @functools.cache
 def _server(clang: str, process: int) -> subprocess.Popen[str]:
-    """The loaded compiler of this process; it ends when this process does."""
+    """The loaded compiler of this process, which ends it."""
     library = build_library(SHIMS.parent / "c_device" / "warm_compiler.c", "warm_compiler.so")
     environment = {**os.environ, "LD_PRELOAD": str(library)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    return subprocess.Popen([clang], env=environment, text=True, **pipes)
+    server = subprocess.Popen([clang], env=environment, text=True, **pipes)
+    atexit.register(_end, server, process)
+    return server
+
+
+def _end(server: subprocess.Popen[str], process: int) -> None:
+    if os.getpid() == process:  # not a fork of it
+        with server:
+            server.kill()
 
 
 @functools.cache
