@@ -24,7 +24,7 @@ if "TACK_CACHE_DIR" not in os.environ:  # a cache of this run's own; its workers
     os.environ["TACK_CACHE_DIR"] = _cache.name
 
 import tack
-from rigs import device_rig, metal_rig
+from rigs import device_rig, metal_rig, slow_drivers
 from rigs.copied_arguments import copy_arguments
 from rigs.driver_faults import known_fault
 from tack.runtime import code_store
@@ -78,6 +78,18 @@ ON_FEW = {"test_algorithms": ("opencl", "cuda")}
 def uncached(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that count compilations: no kernel comes from the disk."""
     monkeypatch.setattr(code_store, "cache", lambda: None)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--every-test`, for who has the time."""
+    parser.addoption("--every-test", action="store_true", help="all tests on slow drivers too: rigs/slow_drivers.py")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what `slow_drivers` says."""
+    if not config.getoption("every_test"):
+        slow_drivers.leave_to_others(items)
 
 
 def pytest_report_header() -> str:
