@@ -27,6 +27,7 @@ from rigs.driver_faults import FAULTS, has_fault
 PROGRAMS_PER_BATCH = 20
 BATCHES = 100
 REFERENCE_EVERY = 5  # one batch in five also runs on the interpreter
+OPENCL_EVERY = 4  # one in four on OpenCL, all of them with --every-test
 RIG_EVERY = 10  # and one in ten on each stand-in for a GPU; a GPU runs them all
 NUMPY = {t: np.dtype(f"{t[0]}{int(t[1:]) // 8}") for t in INPUTS.values()}
 
@@ -163,10 +164,10 @@ def opencl_name() -> str | None:
     return next((n for n in names if not any(has_fault(tack.device(n), fault) for fault in FAULTS)), None)
 
 
-def devices_for(number: int) -> Iterator[str]:
-    """Where a batch runs: on the CPU, OpenCL and GPUs always, elsewhere a share of the batches."""
+def devices_for(number: int, every: bool) -> Iterator[str]:
+    """Where a batch runs: on the CPU and GPUs always, elsewhere a share of the batches."""
     yield "cpu"
-    if (opencl := opencl_name()) is not None:
+    if (every or number % OPENCL_EVERY == 0) and (opencl := opencl_name()) is not None:
         yield opencl
     gpus = [n for n in tack.devices() if ":" not in n and n not in ("cpu", "reference", "opencl")]
     yield from (n for n in gpus if number % RIG_EVERY == 0 or not is_rig(tack.device(n)))
@@ -175,10 +176,10 @@ def devices_for(number: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("number", range(BATCHES))
-def test_generated_programs(number: int) -> None:
+def test_generated_programs(number: int, pytestconfig: pytest.Config) -> None:
     """Every program has one answer, whatever runs it."""
     batch = make_batch(number)
-    for device in devices_for(number):
+    for device in devices_for(number, pytestconfig.getoption("every_test")):
         compare(batch, device)
 
 
