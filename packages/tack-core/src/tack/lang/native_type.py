@@ -8,9 +8,11 @@ Python's ``__call__``; a nonzero address is called instead. Other interpreters g
 from __future__ import annotations
 
 import ctypes
-import platform
+import functools
 import struct
+import sys
 from collections.abc import Sequence
+from typing import Any
 
 _BASETYPE, _HAVE_VECTORCALL = 1 << 10, 1 << 11  # Py_TPFLAGS_*
 _TP_MEMBERS, _ULONGLONG, _LONGLONG, _SSIZE, _READONLY = 72, 18, 17, 19, 1
@@ -33,7 +35,7 @@ def native_type(
     vectorcall
         The field, if any, that is the address of a ``vectorcallfunc`` or 0.
     """
-    if platform.python_implementation() != "CPython":
+    if sys.implementation.name != "cpython":
         return type(name.rpartition(".")[2], (base,), {"__slots__": tuple(fields)}), {}
     offsets = {f: base.__basicsize__ + 8 * i for i, f in enumerate(fields)}
     rows = [(f, _LONGLONG, offsets[f], 0) for f in fields]
@@ -48,7 +50,10 @@ def native_type(
     size = base.__basicsize__ + 8 * len(fields)
     spec = struct.pack("@PiiIP", ctypes.addressof(names[0]), size, 0, flags, ctypes.addressof(slots))
     _kept.append((names, members, slots, spec))
-    make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.py_object)(
-        ("PyType_FromSpecWithBases", ctypes.pythonapi)
-    )
+    make = _prototype()(("PyType_FromSpecWithBases", ctypes.pythonapi))
     return make(spec, (base,)), offsets
+
+
+@functools.cache
+def _prototype() -> Any:
+    return ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.py_object)

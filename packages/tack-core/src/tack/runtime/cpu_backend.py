@@ -15,7 +15,6 @@ from tack.runtime.native_code import NativeCode
 from tack.runtime.native_image import NativeLibrary
 from tack.runtime.number_text import number_text
 from tack.runtime.pool_slot import parallel_for_word
-from tack.runtime.reductions import reduce_numpy
 
 if TYPE_CHECKING:
     from tack.codegen.llvm_gen import LLVMCodeGen
@@ -143,6 +142,7 @@ class CpuBackend(HostMemory, Backend):
 
     def reduce_array(self, array: Array, op: str) -> float:
         from tack.runtime import host_sums
+        from tack.runtime.reductions import reduce_numpy
 
         if op == "sum" and array.size >= host_sums.LEAST:
             return host_sums.large_sum(array)
