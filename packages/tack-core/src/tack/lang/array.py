@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from tack.lang.host_cast import HostArray, cast_values
 from tack.lang.native_type import native_type
 from tack.lang.types import DType, VecType, as_element_type, convert_value, number_type, shape_of
 
@@ -40,6 +39,8 @@ class _HostBuffer:
 
 if TYPE_CHECKING:
     from typing import Protocol
+
+    from tack.lang.host_cast import HostArray
 
     class ArrayMemory(Protocol):
         """What an array needs of its device's backend."""
@@ -261,6 +262,8 @@ class Array(_ArrayWords):
 
     def _store(self, values: HostArray) -> None:
         """Replace all elements by those of a host array of the same shape."""
+        from tack.lang.host_cast import cast_values
+
         self._check_writeable()
         self._device.backend.upload(self._data, np.ascontiguousarray(cast_values(values, self._dtype)))
 
@@ -301,6 +304,8 @@ class Array(_ArrayWords):
         ValueError
             If a NaN or an infinity would become an integer.
         """
+        from tack.lang.host_cast import cast_values
+
         wanted = as_element_type(dtype)
         if shape_of(wanted) != self._parts:
             raise TypeError(

@@ -262,7 +262,7 @@ def _meanings() -> dict[int, tuple[Any, Meaning]]:
     found: dict[int, tuple[Any, Meaning]] = {}
 
     def add(namespace: Any, attribute: str, meaning: Meaning) -> None:
-        value = getattr(namespace, attribute, None)
+        value = vars(namespace).get(attribute)
         if value is not None:
             found[id(value)] = (value, meaning)
 

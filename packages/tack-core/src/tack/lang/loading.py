@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 
 
 @contextlib.contextmanager
@@ -21,3 +23,11 @@ def loading() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def find_package(name: str) -> ModuleSpec | None:
+    """`importlib.util.find_spec` of a package, without that module, which is slow to load."""
+    if name in sys.modules:
+        return getattr(sys.modules[name], "__spec__", None)
+    specs = (finder.find_spec(name, None) for finder in sys.meta_path)
+    return next((spec for spec in specs if spec is not None), None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
 from _thread import allocate_lock  # all that is needed of `threading`, which is slow to load
 from collections import Counter
@@ -12,7 +11,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from tack.lang.loading import loading
+from tack.lang.loading import find_package, loading
 from tack.lang.records import record
 from tack.lang.types import DType, f64
 
@@ -38,7 +37,7 @@ class _Row:
 
     @property
     def installed(self) -> bool:
-        return self.needs is None or importlib.util.find_spec(self.needs) is not None
+        return self.needs is None or find_package(self.needs) is not None
 
     def no_device(self, kind: str) -> str:
         """Part of a sentence: why this machine has no device of this kind."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
+import marshal
 import os
 import sys
 from typing import Final
 
 from tack.lang import LOADED
+from tack.lang.loading import find_package
 from tack.runtime.digests import hexdigest
 from tack.runtime.disk_cache import cache
 
@@ -40,7 +41,7 @@ def tack_digest() -> str | None:
     stamps = _stamps()
     if not stamps or max(changed for _, _, _, changed, _, _ in stamps) >= LOADED - _CLOCK_STEP:
         return None
-    store, name = cache(), hexdigest(repr(stamps))
+    store, name = cache(), hexdigest(marshal.dumps(stamps, 2))  # of this format equal values have equal bytes
     known = None if store is None else store.get(name)
     if known is None:
         known = _content(stamps).encode()
@@ -129,7 +130,7 @@ def cpu_identity(path: str = "/proc/cpuinfo") -> str | None:
 
 def llvm_identity() -> str | None:
     """The version of llvmlite, and the file of the library itself; None if there is no llvmlite."""
-    spec = importlib.util.find_spec("llvmlite")
+    spec = find_package("llvmlite")
     if spec is None or spec.origin is None:
         return None
     root = os.path.dirname(spec.origin)

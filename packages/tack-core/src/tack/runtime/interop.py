@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tack.lang.array import MISALIGNED, Array
-from tack.lang.host_cast import HostArray
 from tack.lang.types import BY_NAME, DType, dtype_of_numpy
 from tack.runtime.device import Device
 
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from tack.lang.host_cast import HostArray
     from tack.runtime.dlpack import StreamOrder
 
     class Lender(Protocol):
