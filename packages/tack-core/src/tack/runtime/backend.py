@@ -4,40 +4,15 @@ from __future__ import annotations
 
 import abc
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from tack.lang.records import record
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from tack.lang.array import Array
     from tack.lang.ir import IRKernel
-
-    class Executable(Protocol):
-        """A compiled kernel. `address` is the native ``i32 f(i64 *block, void *context)``, or None where only Python
-        can launch it; it is asked for when a kernel has been called several times, and may be made then. `context` is
-        what that function is given.
-
-        `may_print` executables must be launched with the GIL released. Those that are `is_brief` only enqueue, so that
-        the GIL is kept.
-        """
-
-        @property
-        def address(self) -> int | None: ...
-
-        @property
-        def context(self) -> int: ...
-
-        may_print: bool
-        is_brief: bool
-
-        def launch(self, block: int) -> int:
-            """Run on the argument block at this address; return a status word. May raise."""
-            ...
-
 
 # Status words of a launch, the same on every backend; with these two nothing has run.
 STATUS_OK = 0
@@ -65,6 +40,29 @@ class Artifact:
 
     notes: dict[str, Any]
     payload: bytes
+
+
+class Executable(Protocol):
+    """A compiled kernel. `address` is the native ``i32 f(i64 *block, void *context)``, or None where only Python can
+    launch it; it is asked for when a kernel has been called several times, and may be made then. `context` is what that
+    function is given.
+
+    `may_print` executables must be launched with the GIL released. Those that are `is_brief` only enqueue, so that the
+    GIL is kept.
+    """
+
+    @property
+    def address(self) -> int | None: ...
+
+    @property
+    def context(self) -> int: ...
+
+    may_print: bool
+    is_brief: bool
+
+    def launch(self, block: int) -> int:
+        """Run on the argument block at this address; return a status word. May raise."""
+        ...
 
 
 class Backend(abc.ABC):

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tack.lang.records import record
 from tack.lang.types import BY_NAME, DType
-from tack.runtime.backend import Artifact, Backend
-
-if TYPE_CHECKING:
-    from tack.runtime.backend import Executable
+from tack.runtime.backend import Artifact, Backend, Executable
 
 
 @record(frozen=True)
