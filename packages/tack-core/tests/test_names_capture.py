@@ -354,6 +354,21 @@ def test_host_calls_of_what_works_only_in_kernels():
             call()
 
 
+def test_intrinsics_are_the_operations_of_the_ir():
+    """The names are listed apart, as `import tack` does not load the table of operations."""
+    from tack.lang import ops
+    from tack.lang.intrinsics import PUBLIC
+
+    forms = {}
+    for name, marker in PUBLIC.items():
+        assert marker.__name__ == name
+        assert name in (marker.meaning.name, f"{marker.meaning.form}_{marker.meaning.name}")
+        forms.setdefault(marker.meaning.form, []).append(marker.meaning.name)
+    assert sorted(forms["builtin"]) == sorted(ops.BUILTINS)
+    assert sorted(forms["vector"]) == sorted(ops.VECTOR_OPS)
+    assert sorted(forms["atomic"]) == sorted(ops.ATOMICS)
+
+
 @pytest.mark.parametrize(
     "name", ["sqrt", "sin", "asin", "atan2", "floor", "fabs", "abs", "min", "pow", "isnan", "copysign"]
 )

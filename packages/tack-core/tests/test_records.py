@@ -11,7 +11,7 @@ import pytest
 from tack.lang.records import _WITHOUT_CONSTRUCTOR, field, field_names, field_types, record, replace
 
 
-def declared(make, **more):
+def declared(make, field):
     @make
     class Base:
         a: int
@@ -37,8 +37,8 @@ def declared(make, **more):
 
 
 def both(**options):
-    ours = declared(lambda cls: record(**options)(cls))
-    theirs = declared(lambda cls: dataclasses.dataclass(slots=True, **options)(cls))
+    ours = declared(record(**options), field)
+    theirs = declared(dataclasses.dataclass(slots=True, **options), dataclasses.field)
     return zip(ours, theirs, strict=True)
 
 

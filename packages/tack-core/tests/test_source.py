@@ -13,7 +13,7 @@ import textwrap
 import pytest
 
 from tack import SourceUnavailableError, UnsupportedSyntaxError
-from tack.lang.source import read_source
+from tack.lang.source import _functions, read_source
 
 
 def run_registered(text: str, filename: str, **names: object) -> dict[str, object]:
@@ -53,6 +53,56 @@ def test_functions_of_a_file():
     """SRC-1: decorators over several lines do not shift the function that is found."""
     assert body(read_source(decorated, "kernel")) == "a[0] = 1"
     assert body(read_source(plain, "kernel")) == "a[0] = 2"
+
+
+BLOCKS = """
+def of_module(): ...
+if 1:
+    def of_if(): ...
+elif 2:
+    def of_elif(): ...
+else:
+    def of_else(): ...
+for x in ():
+    def of_for(): ...
+else:
+    async def of_for_else(): ...
+while 0:
+    def of_while(): ...
+else:
+    def of_while_else(): ...
+try:
+    def of_try(): ...
+except KeyError:
+    def of_except(): ...
+else:
+    def of_try_else(): ...
+finally:
+    def of_finally(): ...
+with open("x"):
+    def of_with(): ...
+match 1:
+    case 2:
+        def of_case(): ...
+class C:
+    def of_class(self):
+        async def of_method():
+            class D:
+                def of_inner_class(self): ...
+async def of_async():
+    async for x in y:
+        def of_async_for(): ...
+    async with z:
+        def of_async_with(): ...
+"""
+
+
+def test_functions_in_every_kind_of_block():
+    """A walk of the whole tree is the oracle, and the names say how many there are."""
+    tree = ast.parse(BLOCKS)
+    found = {node.name for node in _functions(tree)}
+    assert found == {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    assert len(found) == BLOCKS.count("def of_")
 
 
 def test_nested_functions_keep_their_columns():

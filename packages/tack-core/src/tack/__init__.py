@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from tack import math, random
 from tack.lang.array import Array
 from tack.lang.constant import Constant, constant
 from tack.lang.data_oriented import data_oriented
@@ -10,7 +9,6 @@ from tack.lang.diagnostics import SourceUnavailableError, UnsupportedSyntaxError
 from tack.lang.func import Func, func
 from tack.lang.intrinsics import PUBLIC
 from tack.lang.kernel import Kernel, kernel
-from tack.lang.texture import Texture3D
 from tack.lang.types import (
     DType,
     Scalar,
@@ -34,24 +32,7 @@ from tack.lang.types import (
     vec3,
     vec4,
 )
-from tack.runtime.creation import (
-    arange,
-    asarray,
-    concat,
-    copyto,
-    empty,
-    empty_like,
-    from_dlpack,
-    full,
-    full_like,
-    ones,
-    zeros,
-    zeros_like,
-)
 from tack.runtime.device import Device, current_device, device, devices, set_default_device, synchronize
-from tack.runtime.events import Event
-from tack.runtime.inspection import inspect
-from tack.runtime.textures import texture3d
 
 # What works inside kernels only; spelled out, so that editors and type checkers know the names.
 sqrt = PUBLIC["sqrt"]
@@ -123,16 +104,55 @@ block_max = PUBLIC["block_max"]
 ndrange = PUBLIC["ndrange"]
 
 if TYPE_CHECKING:
-    from tack import algorithms
+    from tack import algorithms, math, random
+    from tack.lang.texture import Texture3D
+    from tack.runtime.creation import (
+        arange,
+        asarray,
+        concat,
+        copyto,
+        empty,
+        empty_like,
+        from_dlpack,
+        full,
+        full_like,
+        ones,
+        zeros,
+        zeros_like,
+    )
+    from tack.runtime.events import Event
+    from tack.runtime.inspection import inspect
+    from tack.runtime.textures import texture3d
+
+_CREATION = ("arange asarray concat copyto empty empty_like from_dlpack full full_like ones zeros zeros_like").split()
+# Where the names are that many programs do not use; `algorithms`, `math` and `random` are modules.
+_LATER = {
+    **dict.fromkeys(_CREATION, "tack.runtime.creation"),
+    "Event": "tack.runtime.events",
+    "Texture3D": "tack.lang.texture",
+    "algorithms": "tack.algorithms",
+    "inspect": "tack.runtime.inspection",
+    "math": "tack.math",
+    "random": "tack.random",
+    "texture3d": "tack.runtime.textures",
+}
 
 
 def __getattr__(name: str) -> object:
-    """`tack.algorithms`, imported when it is first asked for: most programs need none."""
-    if name == "algorithms":
-        import tack.algorithms
+    """A name of `_LATER`: its module is imported when it is first asked for."""
+    place = _LATER.get(name)
+    if place is None:
+        raise AttributeError(f"module 'tack' has no attribute {name!r}")
+    from importlib import import_module
 
-        return tack.algorithms
-    raise AttributeError(f"module 'tack' has no attribute {name!r}")
+    module = import_module(place)
+    found = module if place == f"tack.{name}" else getattr(module, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
 
 
 __all__ = [

@@ -6,11 +6,10 @@ import array
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from tack.lang.host_cast import HostArray, cast_values
 from tack.lang.native_type import native_type
 from tack.lang.types import DType, VecType, as_element_type, convert_value, number_type, shape_of
 
@@ -21,38 +20,6 @@ DEVICE_SHIFT = 20  # from here on the number of the device, so that arrays of tw
 DEVICE_MASK = 0xFF << DEVICE_SHIFT
 
 _LEGACY_DEFAULT_STREAM = 1  # as the CUDA array interface numbers it
-
-
-class ArrayMemory(Protocol):
-    """What an array needs of its device's backend."""
-
-    capabilities: frozenset[str]
-    dlpack_device: tuple[int, int] | None
-    supports_device_reductions: bool
-
-    def allocate(self, nbytes: int) -> tuple[int, Any]: ...
-    def upload(self, address: int, source: HostArray) -> None: ...
-    def download(self, address: int, target: HostArray) -> None: ...
-    def fill(self, address: int, cell: HostArray, count: int) -> None: ...
-    def copy(self, target: int, source: int, nbytes: int) -> None: ...
-    def synchronize(self) -> None: ...
-    def reduce_array(self, array: Array, op: str) -> float: ...
-    def exact_sum(self, array: Array) -> float: ...
-    def export_dlpack(self, array: Array, **options: Any) -> Any: ...
-
-
-class ArrayDevice(Protocol):
-    """What an array needs of its device; `tack.Device` fulfils it, and `lang` need not know that class."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def number(self) -> int: ...
-    @property
-    def backend(self) -> ArrayMemory: ...
-    def supports_dtype(self, dtype: DType) -> bool: ...
-    def empty_reduction(self, op: str) -> float: ...
-    def reduce_numpy(self, array: HostArray, op: str) -> float: ...
 
 
 class _HostBuffer:
@@ -71,6 +38,39 @@ class _HostBuffer:
 
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
+    from tack.lang.host_cast import HostArray
+
+    class ArrayMemory(Protocol):
+        """What an array needs of its device's backend."""
+
+        capabilities: frozenset[str]
+        dlpack_device: tuple[int, int] | None
+        supports_device_reductions: bool
+
+        def allocate(self, nbytes: int) -> tuple[int, Any]: ...
+        def upload(self, address: int, source: HostArray) -> None: ...
+        def download(self, address: int, target: HostArray) -> None: ...
+        def fill(self, address: int, cell: HostArray, count: int) -> None: ...
+        def copy(self, target: int, source: int, nbytes: int) -> None: ...
+        def synchronize(self) -> None: ...
+        def reduce_array(self, array: Array, op: str) -> float: ...
+        def exact_sum(self, array: Array) -> float: ...
+        def export_dlpack(self, array: Array, **options: Any) -> Any: ...
+
+    class ArrayDevice(Protocol):
+        """What an array needs of its device; `tack.Device` fulfils it, and `lang` need not know that class."""
+
+        @property
+        def name(self) -> str: ...
+        @property
+        def number(self) -> int: ...
+        @property
+        def backend(self) -> ArrayMemory: ...
+        def supports_dtype(self, dtype: DType) -> bool: ...
+        def empty_reduction(self, op: str) -> float: ...
+        def reduce_numpy(self, array: HostArray, op: str) -> float: ...
 
     class _ArrayWords:
         """The words that a launch reads; the addresses stay valid while the array's memory and extents live."""
@@ -262,6 +262,8 @@ class Array(_ArrayWords):
 
     def _store(self, values: HostArray) -> None:
         """Replace all elements by those of a host array of the same shape."""
+        from tack.lang.host_cast import cast_values
+
         self._check_writeable()
         self._device.backend.upload(self._data, np.ascontiguousarray(cast_values(values, self._dtype)))
 
@@ -302,6 +304,8 @@ class Array(_ArrayWords):
         ValueError
             If a NaN or an infinity would become an integer.
         """
+        from tack.lang.host_cast import cast_values
+
         wanted = as_element_type(dtype)
         if shape_of(wanted) != self._parts:
             raise TypeError(

@@ -8,7 +8,6 @@ from typing import NoReturn
 
 import numpy as np
 
-from tack.lang import math_functions
 from tack.lang.ast_vectors import VectorLowering
 from tack.lang.func import Func, InstanceFunc
 from tack.lang.intrinsics import PUBLIC, Meaning, lookup
@@ -217,6 +216,8 @@ class CallLowering(VectorLowering):
         if isinstance(captured.value, Func):
             return captured.value
         assert meaning is not None
+        from tack.lang import math_functions  # few kernels call them
+
         function = getattr(math_functions, meaning.name)
         assert isinstance(function, Func)
         return function

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tack.lang.ops import ATOMICS, BUILTINS, VECTOR_OPS
 from tack.lang.records import record
 
 
@@ -49,7 +48,9 @@ class Intrinsic:
         return f"<tack intrinsic {self.__name__}>"
 
 
-_SUMMARIES = """
+# By form; "" are those with a form of their own. A test compares them with the tables of `ops`, which compilers load.
+_SUMMARIES = {
+    "builtin": """
 sqrt(x): square root, correctly rounded.
 sin(x): sine of an angle in radians.
 cos(x): cosine of an angle in radians.
@@ -68,7 +69,6 @@ log(x): natural logarithm.
 log2(x): logarithm to base 2.
 log10(x): logarithm to base 10.
 log1p(x): log(1 + x), without loss near zero.
-pow(x, y): the operator ``x ** y``.
 floor(x): largest whole number not above x, as a float.
 ceil(x): smallest whole number not below x, as a float.
 trunc(x): x without its fraction, as a float.
@@ -85,15 +85,8 @@ isfinite(x): 1 if x is neither infinite nor NaN, else 0.
 popcount(x): how many bits of an integer are set, as i32.
 clz(x): zero bits above the highest set bit of an integer, as i32; its width for zero.
 ctz(x): zero bits below the lowest set bit of an integer, as i32; its width for zero.
-atomic_add(array, index, value): add to an element.
-atomic_sub(array, index, value): subtract from an element.
-atomic_min(array, index, value): lower an element to a value.
-atomic_max(array, index, value): raise an element to a value.
-atomic_and(array, index, value): "and" the bits of an element.
-atomic_or(array, index, value): "or" the bits of an element.
-atomic_xor(array, index, value): "xor" the bits of an element.
-atomic_exchange(array, index, value): replace an element.
-atomic_cas(array, index, expected, desired): replace an element if it equals `expected`.
+""",
+    "vector": """
 dot(v, w): sum of the products of the components, in index order.
 cross(v, w): vector product of two 3-vectors.
 length(v): square root of dot(v, v), as a float.
@@ -109,15 +102,32 @@ identity(n): square matrix with ones on its diagonal; like a float literal it ta
 any(v): 1 if any component is nonzero (NaN is), else 0, as i32.
 all(v): 1 if all components are nonzero, else 0, as i32.
 select(mask, a, b): a where mask is nonzero, else b, for each component.
+""",
+    "atomic": """
+atomic_add(array, index, value): add to an element.
+atomic_sub(array, index, value): subtract from an element.
+atomic_min(array, index, value): lower an element to a value.
+atomic_max(array, index, value): raise an element to a value.
+atomic_and(array, index, value): "and" the bits of an element.
+atomic_or(array, index, value): "or" the bits of an element.
+atomic_xor(array, index, value): "xor" the bits of an element.
+atomic_exchange(array, index, value): replace an element.
+atomic_cas(array, index, expected, desired): replace an element if it equals `expected`.
+""",
+    "block": """
+block_sum(x): sum of an f32 over the workgroup, the same for every lane.
+block_min(x): smallest f32 of the workgroup; NaN if there is one.
+block_max(x): largest f32 of the workgroup; NaN if there is one.
+""",
+    "": """
+pow(x, y): the operator ``x ** y``.
 local(shape, dtype): an array private to one iteration, its contents undefined at first.
 shared(shape, dtype): an array of a workgroup, its contents undefined at first.
 thread_id(): the number of this lane in its workgroup, i32.
 barrier(): all lanes of the workgroup wait for each other; orders shared and global memory among them.
-block_sum(x): sum of an f32 over the workgroup, the same for every lane.
-block_min(x): smallest f32 of the workgroup; NaN if there is one.
-block_max(x): largest f32 of the workgroup; NaN if there is one.
 ndrange(d0, ...): the index space of a parallel loop, last index fastest.
-"""
+""",
+}
 
 _HOST = """
 Raises
@@ -219,26 +229,18 @@ Examples
 
 
 _DETAILS = {
+    "builtin": _SCALAR, "vector": _VECTOR, "atomic": _ATOMIC, "block": _BLOCK,
     "pow": _SCALAR, "local": _LOCAL, "ndrange": _NDRANGE, "shared": _SHARED, "barrier": _COLLECTIVE, "thread_id": "",
 }  # fmt: skip
 
 
 def _public() -> dict[str, Intrinsic]:
     table: dict[str, Intrinsic] = {}
-    for line in _SUMMARIES.strip().splitlines():
-        name = line[: line.index("(")]
-        operation = name.removeprefix("atomic_")
-        if name in BUILTINS:
-            form, details = "builtin", _SCALAR
-        elif name in VECTOR_OPS:
-            form, details = "vector", _VECTOR
-        elif operation in ATOMICS and operation != name:
-            form, details = "atomic", _ATOMIC
-        elif name.startswith("block_"):
-            form, operation, details = "block", name.removeprefix("block_"), _BLOCK
-        else:
-            form, details = name, _DETAILS[name]
-        table[name] = Intrinsic(name, Meaning(form, operation), f"{line}\n{details}{_HOST}")
+    for form, lines in _SUMMARIES.items():
+        for line in lines.strip().splitlines():
+            name = line[: line.index("(")]
+            meaning = Meaning(form or name, name.removeprefix(form + "_") if form else name)
+            table[name] = Intrinsic(name, meaning, f"{line}\n{_DETAILS[meaning.form]}{_HOST}")
     return table
 
 
@@ -260,7 +262,7 @@ def _meanings() -> dict[int, tuple[Any, Meaning]]:
     found: dict[int, tuple[Any, Meaning]] = {}
 
     def add(namespace: Any, attribute: str, meaning: Meaning) -> None:
-        value = getattr(namespace, attribute, None)
+        value = vars(namespace).get(attribute)
         if value is not None:
             found[id(value)] = (value, meaning)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import threading
 import types
+from _thread import RLock  # all that is needed of `threading`, which takes a millisecond to load
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
@@ -50,7 +50,7 @@ class _Kernel:
         functools.update_wrapper(self, fn)
         # Owned by runtime.dispatch: parameter binding, lowerings and their variants.
         self._state: Any = None
-        self._lock = threading.RLock()
+        self._lock = RLock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         state = self._state

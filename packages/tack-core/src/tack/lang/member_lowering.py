@@ -22,7 +22,6 @@ from tack.lang.lowering_context import Captured, Context
 from tack.lang.names import MISSING
 from tack.lang.records import field, record
 from tack.lang.source import FunctionSource
-from tack.lang.texture import Texture3D
 
 _OF_TEXTURES = "kernels sample a texture, `tex.sample(u, v, w)`; pass its extents as arguments"
 
@@ -110,7 +109,7 @@ class MemberLowering(Context):
                 f"`{ref.spelling}` is an instance of {type(ref.obj).__name__}, not a number or an array",
                 node,
                 f"write `{ref.spelling}.sample(u, v, w)`"
-                if isinstance(ref.obj, Texture3D)
+                if _is_texture(type(ref.obj))
                 else f"use its attributes, `{ref.spelling}.name`, or pass it to a device function",
             )
 
@@ -181,12 +180,12 @@ class MemberLowering(Context):
 
             similar = get_close_matches(name, held, n=1)
             hint = f"did you mean `{similar[0]}`?" if similar else "assign it in `__init__`, before the call"
-            if issubclass(cls, Texture3D):
+            if _is_texture(cls):
                 hint = _OF_TEXTURES
             self.fail(NameError, f"`{spelled}`: {cls.__name__} has no `{name}`", node, hint)
         if isinstance(value, property):
             hint = "a kernel runs no host code: keep the value in an attribute of the instance"
-            hint = _OF_TEXTURES if issubclass(cls, Texture3D) else hint
+            hint = _OF_TEXTURES if _is_texture(cls) else hint
             self.unsupported(f"`{spelled}` is a property, which is not supported", node, hint)
         if inspect.ismethod(value):
             self.unsupported(f"`{spelled}` is a class method, which is not supported", node, "make it a static method")
@@ -227,3 +226,9 @@ class MemberLowering(Context):
 def _is_array(value: object) -> bool:
     """Whether a value is an array of any library."""
     return hasattr(value, "__dlpack__") or getattr(value, "ndim", 0) > 0
+
+
+def _is_texture(cls: type) -> bool:
+    from tack.lang.texture import Texture3D  # only errors ask
+
+    return issubclass(cls, Texture3D)

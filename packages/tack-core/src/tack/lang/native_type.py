@@ -8,12 +8,16 @@ Python's ``__call__``; a nonzero address is called instead. Other interpreters g
 from __future__ import annotations
 
 import ctypes
-import platform
+import functools
+import itertools
 import struct
+import sys
 from collections.abc import Sequence
+from typing import Any
 
 _BASETYPE, _HAVE_VECTORCALL = 1 << 10, 1 << 11  # Py_TPFLAGS_*
 _TP_MEMBERS, _ULONGLONG, _LONGLONG, _SSIZE, _READONLY = 72, 18, 17, 19, 1
+_MEMBER, _SLOTS = struct.Struct("@PiniP"), struct.Struct("@iPiP")  # PyMemberDef; two of PyType_Slot
 _kept: list[object] = []  # what the types point to for ever
 
 
@@ -33,22 +37,32 @@ def native_type(
     vectorcall
         The field, if any, that is the address of a ``vectorcallfunc`` or 0.
     """
-    if platform.python_implementation() != "CPython":
+    if sys.implementation.name != "cpython":
         return type(name.rpartition(".")[2], (base,), {"__slots__": tuple(fields)}), {}
     offsets = {f: base.__basicsize__ + 8 * i for i, f in enumerate(fields)}
     rows = [(f, _LONGLONG, offsets[f], 0) for f in fields]
     if vectorcall is not None:
         rows.append(("__vectorcalloffset__", _SSIZE, offsets[vectorcall], _READONLY))
-    names = [ctypes.create_string_buffer(n.encode()) for n in (name, *(r[0] for r in rows))]
-    entries = [struct.pack("@PiniP", ctypes.addressof(n), *row[1:], 0) for n, row in zip(names[1:], rows, strict=True)]
-    members = ctypes.create_string_buffer(b"".join(entries) + bytes(struct.calcsize("@PiniP")))
-    # No tp_call: a spec that names it makes `__call__` a wrapper that calls itself; it is inherited instead.
-    slots = ctypes.create_string_buffer(struct.pack("@iPiP", _TP_MEMBERS, ctypes.addressof(members), 0, 0))
+    # One block of memory: the rows of the members and a row of zeros, the slots, and the names. No tp_call among the
+    # slots: a spec that names it makes `__call__` a wrapper that calls itself; it is inherited instead.
+    names = [n.encode() + b"\0" for n in (name, *(r[0] for r in rows))]
+    slots_at = _MEMBER.size * (len(rows) + 1)
+    texts_at = slots_at + _SLOTS.size
+    block = ctypes.create_string_buffer(texts_at + sum(map(len, names)))
+    start = ctypes.addressof(block)
+    texts = [start + at for at in itertools.accumulate(map(len, names), initial=texts_at)]
+    for i, row in enumerate(rows):
+        _MEMBER.pack_into(block, _MEMBER.size * i, texts[i + 1], *row[1:], 0)
+    _SLOTS.pack_into(block, slots_at, _TP_MEMBERS, start, 0, 0)
+    ctypes.memmove(texts[0], b"".join(names), sum(map(len, names)))
     flags = _BASETYPE | (_HAVE_VECTORCALL if vectorcall else 0)
     size = base.__basicsize__ + 8 * len(fields)
-    spec = struct.pack("@PiiIP", ctypes.addressof(names[0]), size, 0, flags, ctypes.addressof(slots))
-    _kept.append((names, members, slots, spec))
-    make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.py_object)(
-        ("PyType_FromSpecWithBases", ctypes.pythonapi)
-    )
+    spec = struct.pack("@PiiIP", texts[0], size, 0, flags, start + slots_at)
+    _kept.append((block, spec))
+    make = _prototype()(("PyType_FromSpecWithBases", ctypes.pythonapi))
     return make(spec, (base,)), offsets
+
+
+@functools.cache
+def _prototype() -> Any:
+    return ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.py_object)

@@ -13,13 +13,33 @@ import functools
 import operator
 import types
 from collections.abc import Callable
-from dataclasses import MISSING, Field, FrozenInstanceError, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 __all__ = ["field", "field_names", "field_types", "record", "replace"]
 
 _T = TypeVar("_T")
-_WITHOUT_CONSTRUCTOR = 16  # instances of a class: setting their fields one by one takes 3 microseconds each
+_WITHOUT_CONSTRUCTOR = 100  # instances of a class: to set their fields one by one takes 1 to 4 microseconds each
+_MISSING: Any = object()
+
+
+class _Field:
+    """What is declared of one field, as `dataclasses.Field` has it. `keyword` is None where the class decides."""
+
+    __slots__ = ("compare", "default", "factory", "init", "keyword", "repr")
+
+    def __init__(
+        self, default: Any, factory: Any = _MISSING, init: bool = True, repr: bool = True, compare: bool = True
+    ) -> None:
+        self.default, self.factory = default, factory
+        self.init, self.repr, self.compare = init, repr, compare
+        self.keyword: bool | None = None
+
+    @property
+    def optional(self) -> bool:
+        return self.default is not _MISSING or self.factory is not _MISSING
+
+
+_PLAIN = _Field(_MISSING)
 
 
 class _Shape:
@@ -27,44 +47,54 @@ class _Shape:
 
     def __init__(self, cls: type, kw_only: bool, frozen: bool) -> None:
         self.types: dict[str, str] = {}
-        self.fields: dict[str, Field[Any]] = {}
+        self.fields: dict[str, _Field] = {}
         self.keywords: set[str] = set()
         self.frozen = frozen
-        for base in reversed(cls.__mro__[1:]):
+        for base in cls.__mro__[:0:-1]:
             inherited = base.__dict__.get("_record_shape")
             if inherited is not None:
                 self.types |= inherited.types
                 self.fields |= inherited.fields
                 self.keywords |= inherited.keywords
         annotations = cls.__annotations__  # of this class alone
-        self.own = [n for n, t in annotations.items() if not str(t).startswith("ClassVar")]
+        self.own = tuple([n for n, t in annotations.items() if not str(t).startswith("ClassVar")])
+        space = cls.__dict__
         for name in self.own:
-            given = cls.__dict__.get(name, MISSING)
             self.types[name] = annotations[name]
-            self.fields[name] = given if isinstance(given, Field) else field(default=given)
-            if kw_only if self.fields[name].kw_only is MISSING else self.fields[name].kw_only:
+            given = space.get(name, _PLAIN)
+            self.fields[name] = made = given if isinstance(given, _Field) else _Field(given)
+            if kw_only if made.keyword is None else made.keyword:
                 self.keywords.add(name)
-            else:
+            elif self.keywords:
                 self.keywords.discard(name)
+        # The fields that arguments without a name are for, and whether they are all.
+        self.positional = tuple([n for n, f in self.fields.items() if f.init and n not in self.keywords])
+        self.simple = len(self.positional) == len(self.fields) and not hasattr(cls, "__post_init__")
 
-    def compared(self) -> tuple[str, ...]:
-        return tuple(n for n, f in self.fields.items() if f.compare)
+    @functools.cached_property
+    def key(self) -> Callable[[Any], Any]:
+        """What instances are compared by."""
+        names = [n for n, f in self.fields.items() if f.compare]
+        return operator.attrgetter(*names) if names else lambda record: ()
 
     def fill(self, made: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Initialise an instance as its constructor would; False if the arguments do not fit, for that one to say."""
-        names = (n for n, f in self.fields.items() if f.init and n not in self.keywords)
-        values = dict(zip(names, args))  # noqa: B905  # there may be fewer
+        put = object.__setattr__ if self.frozen else setattr
+        if self.simple and not kwargs and len(args) == len(self.positional):
+            for name, value in zip(self.positional, args, strict=True):
+                put(made, name, value)
+            return True
+        values = dict(zip(self.positional, args))  # noqa: B905  # there may be fewer
         if len(values) < len(args) or not values.keys().isdisjoint(kwargs):
             return False
         values |= kwargs
-        put = object.__setattr__ if self.frozen else setattr
         for name, f in self.fields.items():
             if f.init and name in values:
                 put(made, name, values.pop(name))
-            elif f.default is not MISSING:
+            elif f.default is not _MISSING:
                 put(made, name, f.default)
-            elif f.default_factory is not MISSING:
-                put(made, name, f.default_factory())
+            elif f.factory is not _MISSING:
+                put(made, name, f.factory())
             elif f.init:
                 return False
         if values:
@@ -75,12 +105,12 @@ class _Shape:
 
     def constructor(self, cls: type) -> Callable[..., None]:
         """Make ``__init__`` for the fields."""
-        scope: dict[str, Any] = {"_missing": MISSING}
+        scope: dict[str, Any] = {"_missing": _MISSING}
         head, keywords, body = list[str](), list[str](), list[str]()
         defaults, by_keyword = list[Any](), dict[str, Any]()
         for at, (name, f) in enumerate(self.fields.items()):
             value = f"_{at}"
-            optional = f.default is not MISSING or f.default_factory is not MISSING
+            optional = f.optional
             if f.init and name in self.keywords:
                 keywords.append(value + "=None" * optional)
                 by_keyword |= {name: f.default} if optional else {}
@@ -89,8 +119,8 @@ class _Shape:
                 defaults += [f.default] if optional else []
             elif not optional:
                 continue  # for `__post_init__` to set
-            if f.default_factory is not MISSING:
-                scope[f"make_{at}"] = f.default_factory
+            if f.factory is not _MISSING:
+                scope[f"make_{at}"] = f.factory
                 value = f"make_{at}() if _{at} is _missing else _{at}" if f.init else f"make_{at}()"
             elif not f.init:
                 scope[f"default_{at}"], value = f.default, f"default_{at}"
@@ -146,7 +176,14 @@ def replace(record: _T, /, **changes: Any) -> _T:
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as record
+    from dataclasses import field
 else:
+
+    def field(*, default=_MISSING, default_factory=_MISSING, init=True, repr=True, compare=True, kw_only=None):  # noqa: ANN001, ANN201
+        """Say more of a field than its default; the options are those of `dataclasses.field`."""
+        made = _Field(default, default_factory, init, repr, compare)
+        made.keyword = kw_only
+        return made
 
     def record(cls=None, *, frozen=False, eq=True, repr=True, kw_only=False, weakref_slot=False):  # noqa: ANN001, ANN201
         """Make a class with slots from its annotations (a decorator); the options are those of `dataclass`."""
@@ -157,10 +194,12 @@ else:
 
 def _make(cls: type, frozen: bool, eq: bool, repr: bool, kw_only: bool, weakref_slot: bool) -> Any:
     shape = _Shape(cls, kw_only, frozen)
-    space = {k: v for k, v in cls.__dict__.items() if k not in shape.own and k not in ("__dict__", "__weakref__")}
-    space["__slots__"] = (*shape.own, "__weakref__") if weakref_slot else tuple(shape.own)
+    space: dict[str, Any] = dict(cls.__dict__)
+    for name in (*shape.own, "__dict__", "__weakref__"):
+        space.pop(name, None)
+    space["__slots__"] = (*shape.own, "__weakref__") if weakref_slot else shape.own
     space["_record_shape"] = shape
-    space["__match_args__"] = tuple(n for n in shape.fields if n not in shape.keywords)
+    space["__match_args__"] = tuple([n for n in shape.fields if n not in shape.keywords])
     made: Any = None
     count = 0
 
@@ -172,22 +211,17 @@ def _make(cls: type, frozen: bool, eq: bool, repr: bool, kw_only: bool, weakref_
             made.__init__(self, *args, **kwargs)
 
     space.setdefault("__init__", __init__)
-    if repr and "__repr__" not in cls.__dict__:
-        space["__repr__"] = _repr
+    if repr:
+        space.setdefault("__repr__", _repr)
     if eq:
-        space["_record_key"] = staticmethod(_key(shape.compared()))
         space.setdefault("__eq__", _eq)
         if frozen:
             space["__hash__"] = cls.__dict__.get("__hash__") or _hash
     if frozen:
-        space |= {"__setattr__": _refuse, "__delattr__": _refuse, "__getstate__": _state, "__setstate__": _restore}
+        space |= _FROZEN
     made = type(cls)(cls.__name__, cls.__bases__, space)
     made.__qualname__ = cls.__qualname__
     return made
-
-
-def _key(names: tuple[str, ...]) -> Callable[[Any], Any]:
-    return operator.attrgetter(*names) if names else lambda self: ()
 
 
 def _repr(self: Any) -> str:
@@ -199,14 +233,17 @@ def _repr(self: Any) -> str:
 def _eq(self: Any, other: Any) -> Any:
     if other.__class__ is not self.__class__:
         return NotImplemented
-    return self._record_key(self) == self._record_key(other)
+    key = self._record_shape.key
+    return key(self) == key(other)
 
 
 def _hash(self: Any) -> int:
-    return hash(self._record_key(self))
+    return hash(self._record_shape.key(self))
 
 
 def _refuse(self: Any, name: str, *value: Any) -> None:
+    from dataclasses import FrozenInstanceError  # slow to load, and few programs get here
+
     raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
@@ -217,3 +254,6 @@ def _state(self: Any) -> list[Any]:
 def _restore(self: Any, state: list[Any]) -> None:
     for name, value in zip(self._record_shape.fields, state, strict=True):
         object.__setattr__(self, name, value)
+
+
+_FROZEN = {"__setattr__": _refuse, "__delattr__": _refuse, "__getstate__": _state, "__setstate__": _restore}

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tack.lang.diagnostics import Loc, SourceText, SourceUnavailableError, UnsupportedSyntaxError
+from tack.lang.loading import loading
 from tack.lang.records import record
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -21,6 +22,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _FUTURE_FLAGS = functools.reduce(
     lambda a, b: a | b, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names)
 )
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # the parts of statements that are lists of statements
 _ADVICE = (
     "Tack reads a kernel again from its source: put it in a file or a notebook cell, or register the text, "
     "`linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)`, and run "
@@ -121,18 +123,30 @@ class _Parsed:
 
 
 @functools.lru_cache(maxsize=32)
+@loading()
 def _parse(text: str, filename: str, flags: int) -> _Parsed | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python gave its warnings about this text when it compiled it
             tree = ast.parse(text, filename)
-            compiled = compile(text, filename, "exec", flags=flags, dont_inherit=True)
+            compiled = compile(tree, filename, "exec", flags=flags, dont_inherit=True)
     except (SyntaxError, ValueError):
         return None
     lines = io.StringIO(text, newline=None).read().split("\n")
-    nodes = {(n.name, _first_line(n)): n for n in ast.walk(tree) if isinstance(n, FunctionNode)}
+    nodes = {(n.name, _first_line(n)): n for n in _functions(tree)}
     codes = {(c.co_name, c.co_firstlineno): c for c in _codes(compiled)}
     return _Parsed(SourceText(filename, tuple(lines)), nodes, codes)
+
+
+def _functions(tree: ast.Module) -> Iterator[FunctionNode]:
+    """Every function of a module: statements alone are looked at, which are a tenth of a tree."""
+    found: list[ast.AST] = [tree]
+    while found:
+        node = found.pop()
+        if isinstance(node, FunctionNode):
+            yield node
+        for part in _BLOCKS:
+            found += getattr(node, part, ())
 
 
 def _find(text: str, code: types.CodeType) -> tuple[FunctionNode, SourceText] | None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tack.lang.array import Array, ArrayDevice, new_array
+from tack.lang.array import Array, new_array
 from tack.lang.data_oriented import data_oriented
 from tack.lang.func import func
 from tack.lang.host_cast import HostArray, cast_values
 from tack.lang.intrinsics import PUBLIC
 from tack.lang.types import f32, i64
+
+if TYPE_CHECKING:
+    from tack.lang.array import ArrayDevice
 
 lower, higher = PUBLIC["min"], PUBLIC["max"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -67,7 +66,9 @@ class Binder:
 
     def of_fields(self, names: Iterable[str]) -> Binder:
         """A binder that only reports errors, for the parameters that are left when instances are taken apart."""
-        other = copy.copy(self)
+        from copy import copy  # few kernels take instances
+
+        other = copy(self)
         other.names = tuple(names)
         return other
 

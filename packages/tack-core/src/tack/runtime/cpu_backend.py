@@ -13,9 +13,7 @@ from tack.runtime.host_identity import code_target
 from tack.runtime.host_memory import HostMemory
 from tack.runtime.native_code import NativeCode
 from tack.runtime.native_image import NativeLibrary
-from tack.runtime.number_text import number_text
 from tack.runtime.pool_slot import parallel_for_word
-from tack.runtime.reductions import reduce_numpy
 
 if TYPE_CHECKING:
     from tack.codegen.llvm_gen import LLVMCodeGen
@@ -29,7 +27,6 @@ _LATE = frozenset({PARALLEL_FOR_SYMBOL})
 PrintParts = tuple[str | DType, ...]  # of one `print`: its literal texts, and the types of the values between them
 
 _Launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-_Print = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)
 _WORD_TYPES: dict[str, Any] = {"i": ctypes.c_int64, "u": ctypes.c_uint64, "f": ctypes.c_double}
 
 
@@ -59,7 +56,7 @@ class Printer:
     def __init__(self, sites: list[PrintParts]) -> None:
         self._sites = sites
         self._error: BaseException | None = None
-        self.callback = _Print(self._print)
+        self.callback = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(self._print)
 
     @property
     def address(self) -> int:
@@ -74,6 +71,8 @@ class Printer:
 
     @staticmethod
     def _texts(site: PrintParts, values: int) -> list[str]:
+        from tack.runtime.number_text import number_text
+
         texts, place = [], values
         for part in site:
             if isinstance(part, str):
@@ -143,6 +142,7 @@ class CpuBackend(HostMemory, Backend):
 
     def reduce_array(self, array: Array, op: str) -> float:
         from tack.runtime import host_sums
+        from tack.runtime.reductions import reduce_numpy
 
         if op == "sum" and array.size >= host_sums.LEAST:
             return host_sums.large_sum(array)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
-import threading
+from _thread import allocate_lock  # all that is needed of `threading`, which is slow to load
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from tack.lang.loading import find_package, loading
 from tack.lang.records import record
 from tack.lang.types import DType, f64
-from tack.runtime import reductions
 
 if TYPE_CHECKING:
+    from tack.lang.host_cast import HostArray
     from tack.runtime.backend import Backend
 
 
@@ -37,7 +37,7 @@ class _Row:
 
     @property
     def installed(self) -> bool:
-        return self.needs is None or importlib.util.find_spec(self.needs) is not None
+        return self.needs is None or find_package(self.needs) is not None
 
     def no_device(self, kind: str) -> str:
         """Part of a sentence: why this machine has no device of this kind."""
@@ -178,7 +178,7 @@ _NUMBERS = {name: i for i, name in enumerate(_REGISTRY, 1)}
 _UNIT_SHIFT = 4  # an array's key has eight bits for its device: up to 15 kinds, and 15 devices of a kind
 
 _backends: dict[str, Backend] = {}
-_lock = threading.Lock()
+_lock = allocate_lock()
 _default: Device | None = None
 _entered: ContextVar[tuple[Device, ...]] = ContextVar("tack_entered_devices", default=())
 
@@ -233,9 +233,21 @@ class Device:
         _entered.set(_entered.get()[:-1])
         _count_open(self, -1)
 
-    # The host path of reductions, handed to arrays, which know only their device.
-    empty_reduction = staticmethod(reductions.empty_reduction)
-    reduce_numpy = staticmethod(reductions.reduce_numpy)
+    # The host path of reductions, for arrays, which know only their device.
+
+    @staticmethod
+    def empty_reduction(op: str) -> float:
+        """What a reduction of no elements is; ValueError where it has no value."""
+        from tack.runtime.reductions import empty_reduction
+
+        return empty_reduction(op)
+
+    @staticmethod
+    def reduce_numpy(array: HostArray, op: str) -> float:
+        """A reduction of the elements of a non-empty host array."""
+        from tack.runtime.reductions import reduce_numpy
+
+        return reduce_numpy(array, op)
 
 
 # What the native call entry reads: the number of the device that is current in every thread, or 0 if they may differ.
@@ -258,7 +270,8 @@ def _update_current_number() -> None:
 def _make_backend(name: str) -> Backend:
     with _lock:
         if name not in _backends:
-            _backends[name] = _REGISTRY[name.partition(":")[0]].make(name)
+            with loading():
+                _backends[name] = _REGISTRY[name.partition(":")[0]].make(name)
         return _backends[name]
 
 

@@ -10,9 +10,10 @@ except ImportError:
 CODE_BYTES = 32
 
 
-def hexdigest(text: str) -> str:
+def hexdigest(text: str | bytes) -> str:
     """A digest of a text, in 40 digits."""
-    return str(blake2b(text.encode(errors="surrogatepass"), digest_size=20).hexdigest())
+    data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+    return str(blake2b(data, digest_size=20).hexdigest())
 
 
 def code(secret: bytes, name: str, payload: bytes) -> bytes:

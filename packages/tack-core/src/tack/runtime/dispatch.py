@@ -40,13 +40,13 @@ from tack.lang.types import DType, Scalar, f64, i64, is_integer_number
 from tack.runtime.backend import STATUS_OK, VariantOptions
 from tack.runtime.binding import Binder
 from tack.runtime.device import Device, current_device
-from tack.runtime.instances import FieldEntry, InstanceLowerings
 from tack.runtime.interop import Lent, wrap_argument
 from tack.runtime.lowering import Lowering, find_lowering, find_lowering_for, instances_known
 from tack.runtime.variant import Variant
 
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
+    from tack.runtime.instances import InstanceLowerings
     from tack.runtime.native_call import Tables
 
 NATIVE_AFTER = 8  # slow calls of a kernel before the native entry takes over: building it costs a few kernels' time
@@ -78,9 +78,20 @@ class KernelState:
         self._slow_calls = 0
         self._tables: Tables | None = None
         self.lowerings: list[Lowering] = []
-        self._for_instances = InstanceLowerings(kernel, self.count, self._lower_for)
+        self._for_instances: InstanceLowerings | None = None
+
+    def _instance_lowerings(self) -> InstanceLowerings:
+        """The lowerings for instances, made for the first of them: most kernels get none."""
+        with self.kernel._lock:
+            if self._for_instances is None:
+                from tack.runtime.instances import InstanceLowerings
+
+                self._for_instances = InstanceLowerings(self.kernel, self.count, self._lower_for)
+            return self._for_instances
 
     def _lower_for(self, objects: Mapping[int, Any]) -> Lowering:
+        from tack.runtime.instances import FieldEntry
+
         lowering = find_lowering_for(self.kernel, self.binder, objects)
         lowering.entry = FieldEntry(self, lowering)
         return lowering
@@ -121,7 +132,7 @@ class KernelState:
         """The lowering for these arguments, and the arguments with instances taken apart."""
         objects = instances_in(args)
         if objects:
-            return self._for_instances.find(args, objects)
+            return (self._for_instances or self._instance_lowerings()).find(args, objects)
         try:
             return self.lowering(args), args
         except UnsupportedSyntaxError:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
+import marshal
 import os
 import sys
-from typing import Final, NamedTuple
+from typing import Final
 
 from tack.lang import LOADED
+from tack.lang.loading import find_package
 from tack.runtime.digests import hexdigest
 from tack.runtime.disk_cache import cache
 
@@ -25,15 +26,8 @@ _CPU_FIELDS = frozenset(
 _CPU_INFO_BYTES = 1 << 14  # a few processors' worth: the text of all takes milliseconds on a large machine
 
 
-class Stamp(NamedTuple):
-    """What the system says of a file."""
-
-    path: str
-    size: int
-    written: int
-    changed: int
-    node: int
-    device: int
+Stamp = tuple[str, int, int, int, int, int]
+"""What the system says of a file: path, size, times of writing and of any change, inode, device."""
 
 
 @functools.cache
@@ -45,15 +39,15 @@ def tack_digest() -> str | None:
     set, so a file with other content under the same name, size and time of writing is noticed.
     """
     stamps = _stamps()
-    if not stamps or max(stamp.changed for stamp in stamps) >= LOADED - _CLOCK_STEP:
+    if not stamps or max(changed for _, _, _, changed, _, _ in stamps) >= LOADED - _CLOCK_STEP:
         return None
-    store, name = cache(), hexdigest(repr(stamps))
+    store, name = cache(), hexdigest(marshal.dumps(stamps, 2))  # of this format equal values have equal bytes
     known = None if store is None else store.get(name)
     if known is None:
         known = _content(stamps).encode()
         if store is not None:
             store.put(name, known)
-    _stamped.update((stamp.path, stamp) for stamp in stamps)
+    _stamped.update((stamp[0], stamp) for stamp in stamps)
     _loaded_before.update(name for name in list(sys.modules) if name.startswith(_PREFIX))
     return known.decode()
 
@@ -82,7 +76,7 @@ _loaded_before: set[str] = set()
 
 
 def _stamp(path: str, info: os.stat_result) -> Stamp:
-    return Stamp(path, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino, info.st_dev)
+    return path, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino, info.st_dev
 
 
 def _stamps() -> list[Stamp]:
@@ -101,9 +95,9 @@ def _stamps() -> list[Stamp]:
 def _content(stamps: list[Stamp]) -> str:
     root = os.path.dirname(os.path.dirname(__file__))
     parts = []
-    for stamp in stamps:
-        with open(stamp.path, "rb", buffering=0) as file:
-            parts.append((os.path.relpath(stamp.path, root), file.read().decode(errors="surrogateescape")))
+    for path, *_ in stamps:
+        with open(path, "rb", buffering=0) as file:
+            parts.append((os.path.relpath(path, root), file.read().decode(errors="surrogateescape")))
     return hexdigest(repr(parts))
 
 
@@ -136,7 +130,7 @@ def cpu_identity(path: str = "/proc/cpuinfo") -> str | None:
 
 def llvm_identity() -> str | None:
     """The version of llvmlite, and the file of the library itself; None if there is no llvmlite."""
-    spec = importlib.util.find_spec("llvmlite")
+    spec = find_package("llvmlite")
     if spec is None or spec.origin is None:
         return None
     root = os.path.dirname(spec.origin)

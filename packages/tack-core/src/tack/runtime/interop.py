@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from tack.lang.array import MISALIGNED, Array
-from tack.lang.host_cast import HostArray
 from tack.lang.types import BY_NAME, DType, dtype_of_numpy
 from tack.runtime.device import Device
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
+    from tack.lang.host_cast import HostArray
     from tack.runtime.dlpack import StreamOrder
+
+    class Lender(Protocol):
+        """A backend whose calls are handed over to others who use the same memory."""
+
+        def hand_back(self, stream: int | None) -> None:
+            """What another stream gets from now on comes after what is enqueued now."""
+
 
 # What to write instead of an array of a dtype that Tack does not have, by NumPy's kind of dtype.
 _INSTEAD = {
@@ -24,13 +33,6 @@ _INSTEAD = {
     "M": ".view(np.int64)",
 }
 _ANY = ".astype() to one of these"
-
-
-class Lender(Protocol):
-    """A backend whose calls are handed over to others who use the same memory."""
-
-    def hand_back(self, stream: int | None) -> None:
-        """What another stream gets from now on comes after what is enqueued now."""
 
 
 class Lent:

@@ -119,6 +119,7 @@ class Lowering:
         self.captures = tuple(replace(c, value=v) for v, c in zip(values, self.captures, strict=True))
         return True
 
+    @loading()
     def variant(self, device: Device, values: list[Any], keys: Sequence[int], options: VariantOptions) -> Variant:
         """The variant for these arguments, from the disk or compiled; raises the user's errors before anything runs."""
         backend = device.backend
@@ -132,8 +133,7 @@ class Lowering:
         if found is not None:
             return found
         backend.expect_build()
-        with loading():
-            from tack.runtime.compilation import check_arrays, for_backend, release_bytes, type_kernel
+        from tack.runtime.compilation import check_arrays, for_backend, release_bytes, type_kernel
 
         ir = self.ir
         check_arrays(ir, values, list(keys), device)
@@ -149,6 +149,7 @@ class Lowering:
         return variant
 
 
+@loading()
 def find_lowering(kernel: Kernel, binder: Binder, args: Sequence[Any] = ()) -> Lowering:
     """A kernel for the values that captured names hold now, from the disk cache if it is there.
 
@@ -172,6 +173,7 @@ def find_lowering(kernel: Kernel, binder: Binder, args: Sequence[Any] = ()) -> L
     return fresh
 
 
+@loading()
 def find_lowering_for(kernel: Kernel, binder: Binder, objects: Mapping[int, Any]) -> Lowering:
     """A kernel for these instances, arguments by position, from the disk cache if it is there."""
     try:

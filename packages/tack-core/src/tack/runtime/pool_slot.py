@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 import warnings
+from _thread import allocate_lock  # all that is needed of `threading`, which is slow to load
 from typing import Any
 
 _Body = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _ParallelFor = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)
 
 _word = ctypes.c_int64(0)
-_lock = threading.Lock()
+_lock = allocate_lock()
 _starting = 0
 
 
