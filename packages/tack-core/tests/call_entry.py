@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 
 from tack.runtime import native_call
 
+needs_cpu = pytest.mark.skipif(find_spec("llvmlite") is None, reason="no CPU device without llvmlite")
 needs_entry = pytest.mark.skipif(not native_call.entry_address(), reason="no native call entry on this interpreter")
 
 

@@ -68,7 +68,7 @@ def test_free_threaded_builds_are_refused(monkeypatch):
 def test_this_interpreter():
     """Nothing here is made up: a free-threaded build has no entry, an ordinary one has."""
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        assert native_call.entry_address() == 0 and object.__basicsize__ == 32
+        assert native_call.entry_address() == 0 and object.__basicsize__ != 16
     elif sys.implementation.name == "cpython" and not hasattr(sys, "gettotalrefcount"):
         assert native_call.find_layout() is not None
 

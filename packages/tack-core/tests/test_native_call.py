@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tack
-from call_entry import is_native
+from call_entry import is_native, needs_cpu
 from tack.codegen.call_table import F32_LIMIT
 from tack.lang.kernel import _Kernel
 from tack.lang.types import DTYPES
@@ -20,7 +20,7 @@ from tack.runtime import dispatch
 from tack.runtime.dispatch import NATIVE_AFTER
 from typing_rig import module
 
-pytestmark = pytest.mark.usefixtures("entry")
+pytestmark = [pytest.mark.usefixtures("entry"), needs_cpu]
 
 
 def slow(kernel, *args, **kwargs):

@@ -9,13 +9,13 @@ import types
 import numpy as np
 import pytest
 
-from call_entry import is_native
+from call_entry import is_native, needs_cpu
 from tack.codegen.call_table import MAX_DICTS
 from tack.runtime import dispatch
 from tack.runtime.dispatch import NATIVE_AFTER
 from typing_rig import module
 
-pytestmark = pytest.mark.usefixtures("entry")
+pytestmark = [pytest.mark.usefixtures("entry"), needs_cpu]
 TEXT = "@tack.kernel\ndef k(out):\n    for i in range(out.shape[0]):\n        out[i] = N + mod.M\n"
 
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import tack
-from call_entry import is_native
+from call_entry import is_native, needs_cpu
 from tack.runtime import dispatch
 from test_native_call import SCALE, fresh, installed
 from typing_rig import module
 
-pytestmark = pytest.mark.usefixtures("entry")
+pytestmark = [pytest.mark.usefixtures("entry"), needs_cpu]
 
 
 # ------------------------------------------------------------------------------------------------- captured values
