@@ -24,10 +24,11 @@ if "TACK_CACHE_DIR" not in os.environ:  # a cache of this run's own; its workers
     os.environ["TACK_CACHE_DIR"] = _cache.name
 
 import tack
+from call_entry import needs_entry
 from rigs import device_rig, metal_rig, slow_drivers
 from rigs.copied_arguments import copy_arguments
 from rigs.driver_faults import known_fault
-from tack.runtime import code_store
+from tack.runtime import code_store, native_call
 
 metal_rig.install()
 device_rig.install()  # before anything asks for devices
@@ -78,6 +79,13 @@ ON_FEW = {"test_algorithms": ("opencl", "cuda")}
 def uncached(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that count compilations: no kernel comes from the disk."""
     monkeypatch.setattr(code_store, "cache", lambda: None)
+
+
+@pytest.fixture(params=[pytest.param("native", marks=needs_entry), "python"])
+def entry(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of calls: with the native entry, and without it, as on a free-threaded build or without LLVM."""
+    if request.param == "python":
+        monkeypatch.setattr(native_call, "entry_address", lambda: 0)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

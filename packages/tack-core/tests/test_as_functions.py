@@ -63,9 +63,10 @@ def _in_worker(kernel, values, results):
     results.put(values.tolist())
 
 
-def test_a_kernel_as_the_argument_of_a_spawned_process():
-    """CALL-4: it is found again by its name there."""
-    context = multiprocessing.get_context("spawn")
+@pytest.mark.parametrize("method", sorted({"spawn", "forkserver"} & {*multiprocessing.get_all_start_methods()}))
+def test_a_kernel_as_the_argument_of_another_process(method):
+    """CALL-4: it is found again by its name there, whichever way of starting processes is Python's default."""
+    context = multiprocessing.get_context(method)
     results = context.Queue()
     worker = context.Process(target=_in_worker, args=(doubled, np.arange(3.0), results))
     worker.start()

@@ -86,6 +86,30 @@ def test_annotations_that_are_dtypes_pin(device, name):
     assert out[0] == 0.5
 
 
+@pytest.mark.parametrize("postponed", [False, True])
+@pytest.mark.parametrize("text", ["missing", "missing.i64", "tack.nothing", "1 / 0", "tack.f64 | 'x'", "[][0]"])
+def test_annotations_that_cannot_be_evaluated(device, text, postponed):
+    """PAR-2: they are documentation where Python lets them stand, and the others pin: at their names, or postponed."""
+    future = "from __future__ import annotations\n" * postponed
+    program = future + "@tack.kernel\ndef k(out, n: tack.u8, m: " + text + ", p: 'tack.i8' = 1):\n"
+    program += "    for i in range(1):\n        out[i] = n + n + m + p\n"
+    if not postponed and sys.version_info < (3, 14):
+        with pytest.raises((NameError, AttributeError, ArithmeticError, TypeError, LookupError)):
+            module(program)
+        return
+    if text == "missing.i64":  # a dtype by its name, so more than documentation
+        with pytest.raises(NameError, match=r"missing\.i64"):
+            module(program)["k"](np.zeros(1), 200, 0.5)
+        return
+    k, out = module(program)["k"], np.zeros(1)
+    k(out, 200, 0.5)
+    assert out[0] == (200 + 200) % 256 + 0.5 + 1
+    with pytest.raises(ValueError, match="`n`"):
+        k(out, 256, 0.5)
+    with pytest.raises(ValueError, match="`p`"):
+        k(out, 1, 0.5, 200)
+
+
 def test_scalar_parameters_are_locals_of_each_iteration(device):
     """PAR-3: an assignment converts to the parameter's type and is not seen by other iterations or loops."""
     k = module(

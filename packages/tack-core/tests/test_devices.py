@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import subprocess
 import sys
@@ -112,6 +113,42 @@ def test_blocks_belong_to_their_thread(monkeypatch, restored_default):
             thread.join()
         default = tack.device("reference")
         assert seen == {n: [default, far if n % 2 else default, default] for n in range(4)}
+
+
+def test_blocks_do_not_come_with_copied_contexts(monkeypatch, restored_default):
+    """A free-threaded build gives new threads a copy of the context; others must have the same devices."""
+    tack.set_default_device("reference")
+    seen = []
+
+    def look() -> None:
+        seen.append(tack.current_device().name)
+        with tack.device("reference"), far:
+            seen.append(tack.current_device().name)
+
+    with far_device(monkeypatch) as far:
+        copied = contextvars.copy_context()
+        copied.run(look)  # a task of this thread, while the block is open
+        for target in (lambda: copied.run(look), look):
+            thread = threading.Thread(target=target)
+            thread.start()
+            thread.join()
+        assert tack.current_device() == far
+    copied.run(look)  # a task that outlives the block
+    assert seen == ["far", "far", "reference", "far", "reference", "far", "reference", "far"]
+    assert tack.current_device() == tack.device("reference")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="Python 3.14 and later can give threads their maker's context")
+def test_threads_that_inherit_their_context():
+    program = """
+import threading
+with tack.device("reference"):
+    thread = threading.Thread(target=lambda: print(tack.current_device().name))
+    thread.start()
+    thread.join()
+"""
+    for flag in ("0", "1"):
+        assert run(program, PYTHON_THREAD_INHERIT_CONTEXT=flag).stdout.strip() == tack.devices()[0]
 
 
 def test_default_device_is_kept_when_a_new_one_is_refused(restored_default):

@@ -24,7 +24,7 @@ def module(text: str, **names: Any) -> dict[str, Any]:
     file = f"<typing rig {next(_COUNT)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     namespace: dict[str, Any] = {"tack": tack, "__name__": "typing_rig_module", **names}
-    exec(compile(text, file, "exec"), namespace)
+    exec(compile(text, file, "exec", dont_inherit=True), namespace)
     return namespace
 
 

@@ -127,10 +127,10 @@ class _FunctionLowering(LoopLowering):
                 self.annotations[name] = pinned
 
     def evaluated_annotations(self) -> dict[str, object]:
-        """What Python made of the annotations; Python 3.14 evaluates them only now, and a name may be missing."""
+        """What Python made of the annotations; Python 3.14 evaluates them only now, and one may fail."""
         try:
             return dict(self.source.fn.__annotations__)
-        except NameError:
+        except Exception:
             return {}
 
     def finish(self, body: list[IRStmt]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
+import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _RECORD = "_tack_record"
 _T = TypeVar("_T", bound=type)
 _serials = itertools.count()
+_lock = threading.Lock()
 _PLAIN = frozenset((Array, float, int, bool))  # what fields hold most often
 _NOTHING: dict[str, Any] = {}
 
@@ -92,8 +94,11 @@ def record_of(cls: type) -> ClassRecord:
     """The record of a class, made at its first use for a subclass."""
     record = cls.__dict__.get(_RECORD)
     if record is None:
-        record = ClassRecord()
-        setattr(cls, _RECORD, record)
+        with _lock:
+            record = cls.__dict__.get(_RECORD)
+            if record is None:
+                record = ClassRecord()
+                setattr(cls, _RECORD, record)
     assert isinstance(record, ClassRecord)
     return record
 

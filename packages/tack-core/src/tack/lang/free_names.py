@@ -263,7 +263,7 @@ def _evaluated(source: FunctionSource) -> dict[str, Any]:
     """What Python made of the annotations of the parameters: a dtype, a string, or documentation."""
     try:
         return dict(source.fn.__annotations__)
-    except NameError:  # Python 3.14 evaluates them only now
+    except Exception:  # Python 3.14 evaluates them only now, and what they say need not mean anything
         raise Indescribable from None
 
 

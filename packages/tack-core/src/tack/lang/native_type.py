@@ -2,7 +2,8 @@
 
 The fields are made by CPython itself (`PyType_FromSpecWithBases`, stable C API): ordinary attributes to Python, words
 at a fixed offset to machine code. One field may be the vectorcall pointer of the instances: while it is 0 a call runs
-Python's ``__call__``; a nonzero address is called instead. Other interpreters get a plain subclass.
+Python's ``__call__``; a nonzero address is called instead. Other interpreters, and for kernels debug builds, get a
+plain subclass.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _kept: list[object] = []  # what the types point to for ever
 def native_type(
     base: type, name: str, fields: Sequence[str], vectorcall: str | None = None
 ) -> tuple[type, dict[str, int]]:
-    """A subclass of `base` with zeroed i64 `fields`, and their offsets (empty where there is no CPython).
+    """A subclass of `base` with zeroed i64 `fields`, and their offsets (empty where it is a plain one).
 
     Parameters
     ----------
@@ -37,8 +38,10 @@ def native_type(
     vectorcall
         The field, if any, that is the address of a ``vectorcallfunc`` or 0.
     """
-    if sys.implementation.name != "cpython":
-        return type(name.rpartition(".")[2], (base,), {"__slots__": tuple(fields)}), {}
+    # A debug build of CPython asserts that a type with vectorcall has a tp_call of its own; below is why ours has none.
+    asserts = vectorcall is not None and hasattr(sys, "gettotalrefcount")
+    if sys.implementation.name != "cpython" or asserts:
+        return _plain_type(base, name.rpartition(".")[2], tuple(fields)), {}
     offsets = {f: base.__basicsize__ + 8 * i for i, f in enumerate(fields)}
     rows = [(f, _LONGLONG, offsets[f], 0) for f in fields]
     if vectorcall is not None:
@@ -66,3 +69,15 @@ def native_type(
 @functools.cache
 def _prototype() -> Any:
     return ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.py_object)
+
+
+def _plain_type(base: type, name: str, fields: tuple[str, ...]) -> type:
+    """The same class to Python, for interpreters whose objects machine code does not know."""
+
+    def __new__(cls: type[Any], *_: Any, **__: Any) -> Any:
+        made = object.__new__(cls)
+        for field in fields:
+            setattr(made, field, 0)
+        return made
+
+    return type(name, (base,), {"__slots__": fields, "__new__": __new__})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -256,8 +255,16 @@ class VecType(DType):
         raise TypeError(f"{self!r} makes values only inside a kernel; on the host write a tuple or a NumPy array")
 
 
-@functools.cache
+_vector_types: dict[tuple[DType, tuple[int, ...]], VecType] = {}
+
+
 def _vector_type(number: DType, shape: tuple[int, ...]) -> VecType:
+    """The one type of its kind, also where threads ask for it at once: types are compared by identity."""
+    found = _vector_types.get((number, shape))
+    return _vector_types.setdefault((number, shape), _made_type(number, shape)) if found is None else found
+
+
+def _made_type(number: DType, shape: tuple[int, ...]) -> VecType:
     rows, *columns = shape
     # Codes of shapes, for signature keys: 1 to 3 are vectors, 4 to 12 matrices.
     code = 4 + 3 * (rows - 2) + columns[0] - 2 if columns else rows - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from _thread import allocate_lock  # all that is needed of `threading`, which is slow to load
+from _thread import allocate_lock, get_ident  # all that is needed of `threading`, which is slow to load
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -180,14 +180,15 @@ _UNIT_SHIFT = 4  # an array's key has eight bits for its device: up to 15 kinds,
 _backends: dict[str, Backend] = {}
 _lock = allocate_lock()
 _default: Device | None = None
-_entered: ContextVar[tuple[Device, ...]] = ContextVar("tack_entered_devices", default=())
+_entered: ContextVar[tuple[_Block, ...]] = ContextVar("tack_entered_devices", default=())
 
 
 @record(frozen=True, repr=False)
 class Device:
     """A device, as made by `tack.device`: a value, equal to every other of the same name.
 
-    As a context manager it is the current device inside the block, in this thread (or task) only; blocks nest.
+    As a context manager it is the current device inside the block, in this thread only; blocks nest. A task has blocks
+    of its own, and those that its thread was in when it was made, until they are left.
 
     Examples
     --------
@@ -223,14 +224,17 @@ class Device:
         return dtype is not f64 or self.supports("f64")
 
     def __enter__(self) -> Device:
-        _entered.set((*_entered.get(), self))
+        _entered.set((*_entered.get(), _Block(self, get_ident())))
         _count_open(self, 1)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _entered.set(_entered.get()[:-1])
+        entered = _entered.get()
+        if entered:  # a generator may be closed in another context than it ran in
+            entered[-1].left = True
+        _entered.set(entered[:-1])
         _count_open(self, -1)
 
     # The host path of reductions, for arrays, which know only their device.
@@ -248,6 +252,19 @@ class Device:
         from tack.runtime.reductions import reduce_numpy
 
         return reduce_numpy(array, op)
+
+
+@record(eq=False)
+class _Block:
+    """A ``with`` block of a device, and the thread that entered it.
+
+    Contexts are copied: to tasks, which may outlive the block, and by free-threaded builds to new threads. A copy must
+    not bring the device to where the block is not, which the native entry knows nothing of.
+    """
+
+    device: Device
+    thread: int
+    left: bool = False
 
 
 # What the native call entry reads: the number of the device that is current in every thread, or 0 if they may differ.
@@ -343,9 +360,9 @@ def current_device() -> Device:
     ValueError, ImportError
         If ``TACK_DEVICE`` names a device that does not exist, or cannot be used here.
     """
-    entered = _entered.get()
-    if entered:
-        return entered[-1]
+    for block in reversed(_entered.get()):
+        if not block.left and block.thread == get_ident():
+            return block.device
     if _default is None:
         return set_default_device(_first_default())
     return _default

@@ -65,12 +65,18 @@ class InstanceLowerings:
             with self._lock:
                 found = self._search(args, objects)
                 if found is None:
-                    self._add(self._lower(objects))
-                    found = self._search(args, objects)
-        assert found is not None, "a fresh lowering does not fit the instances it was made for"
+                    found = self._fresh(args, objects)
         lowering, fields = found
         rest = [arg for i, arg in enumerate(args) if i not in objects]
         return lowering, (*rest, *fields)
+
+    def _fresh(self, args: tuple[Any, ...], objects: Mapping[int, Any]) -> tuple[Lowering, list[Any]]:
+        """A new lowering. If a name was rebound meanwhile it is good for this call, as if that had come later."""
+        lowering = self._lower(objects)
+        self._add(lowering)
+        fields = None if lowering.structure is None else lowering.structure.expand(args)
+        assert fields is not None, "a fresh lowering does not fit the instances it was made for"
+        return lowering, fields
 
     def _search(self, args: tuple[Any, ...], objects: Mapping[int, Any]) -> tuple[Lowering, list[Any]] | None:
         positions = tuple(objects)
@@ -81,9 +87,17 @@ class InstanceLowerings:
             fields = lowering.structure.expand(args)
             if fields is not None and (lowering.is_current() or lowering.matches()):
                 if at:
-                    self._known = [ref, *(r for r in self._known if r is not ref and r() is not None)]
+                    self._put_first(ref)
                 return lowering, fields
         return None
+
+    def _put_first(self, ref: weakref.ref[Lowering]) -> None:
+        """Let the next search begin with this one, unless a thread is adding another, which must not be lost."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._known = [ref, *(r for r in self._known if r is not ref and r() is not None)]
+            finally:
+                self._lock.release()
 
     def _add(self, lowering: Lowering) -> None:
         """Give a lowering to the class that was seen last; when another of its classes dies, it goes too."""
