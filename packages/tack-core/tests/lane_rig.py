@@ -50,8 +50,8 @@ def host_unit() -> VectorUnit:
 class Compiled:
     """A compiled variant; `cuts` are the places where the iterations are cut into pieces, as parts of the whole.
 
-    Loops go through the pool always if `shared`, else where they are worth it; `calls` counts them. `streaming` asks for
-    the code for loops beyond the caches; `handed_over` counts how often plain code asked for it, in vain.
+    Loops go through the pool always if `shared`, else where they are worth it; `calls` counts them. `streaming` asks
+    for the code for loops beyond the caches; `handed_over` counts how often plain code called that, in vain.
     """
 
     tree: IRKernel

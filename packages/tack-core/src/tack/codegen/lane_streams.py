@@ -86,10 +86,11 @@ def _is_simple(node: ir.IRNode, own: set[str]) -> bool:
 
 def _bytes_touched(nodes: list[ir.IRNode], shapes: LaneShapes) -> int:
     """By an iteration, of arrays of which each touches something else: about what a long loop needs of the caches."""
-    sizes = {
-        node.array: node.dtype.itemsize if isinstance(node, ir.IRLoad) else size_of(node)
-        for node in nodes
-        if isinstance(node, ir.IRLoad | ir.IRStore) and node.array not in shapes.private
-        if any(shapes.of(i) != UNIFORM for i in node.index)
-    }
+    sizes: dict[str, int] = {}
+    for node in nodes:
+        if isinstance(node, ir.IRLoad | ir.IRStore) and node.array not in shapes.private:
+            dtype = node.dtype if isinstance(node, ir.IRLoad) else node.value.dtype
+            assert dtype is not None
+            if any(shapes.of(i) != UNIFORM for i in node.index):
+                sizes[node.array] = dtype.itemsize
     return sum(sizes.values())

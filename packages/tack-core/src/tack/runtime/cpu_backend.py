@@ -166,9 +166,7 @@ class CpuBackend(HostMemory, Backend):
         generator, text = self._generate(kernel, options)
         return compiler().stages(text, lanes=generator.all_lanes)
 
-    def _generate(
-        self, kernel: IRKernel, options: VariantOptions, streaming: bool = False
-    ) -> tuple[LLVMCodeGen, str]:
+    def _generate(self, kernel: IRKernel, options: VariantOptions, streaming: bool = False) -> tuple[LLVMCodeGen, str]:
         """The generator for this processor, and what it has written."""
         from tack.codegen.lane_cost import vector_unit
         from tack.codegen.llvm_gen import LLVMCodeGen
