@@ -240,7 +240,7 @@ def test_machine_code() -> None:
 
 
 def test_only_loops_beyond_the_caches() -> None:
-    """`line` touches 8 bytes an iteration, so 1000 iterations fill 8000 bytes; `grid` wants rows of 4 KiB as well."""
+    """`line` touches 8 bytes an iteration, so 1000 iterations fill 8000 bytes; `grid` wants rows of 2 KiB as well."""
     a = np.ones(1000, np.float32)
     plain = Compiled(typed_ir(line, a, a), None, disjoint=True, unit=unit(8000))
     for n, asked in ((0, 0), (10, 0), (999, 0), (1000, 1), (5000, 1)):
@@ -249,7 +249,7 @@ def test_only_loops_beyond_the_caches() -> None:
         assert np.array_equal(plain(np.zeros_like(x), x)[0], x * 3 + x)
         assert plain.handed_over == asked, n
     rows = Compiled(typed_ir(grid, *(np.ones((3, 3), np.float32),) * 2), None, disjoint=True, unit=unit(8000))
-    for shape, asked in (((1000, 1025), 0), ((1000, 1026), 1), ((1, 100_000), 0), ((2, 100_000), 1)):
+    for shape, asked in (((1000, 513), 0), ((1000, 514), 1), ((1, 100_000), 0), ((2, 100_000), 1)):
         rows.handed_over = 0
         rows(np.zeros(shape, np.float32), np.ones(shape, np.float32))
         assert rows.handed_over == asked, shape

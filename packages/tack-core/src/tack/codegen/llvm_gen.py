@@ -66,6 +66,12 @@ class LLVMCodeGen(LaunchEmitter):
         self.kernel, self.disjoint, self.lanes, self.target = kernel, options.disjoint, options.lanes, target
         self.writes_streams = streaming
 
+    def beyond_caches(self) -> LLVMCodeGen:
+        """After `source`: the generator of the code for loops beyond the caches, which takes over the plans."""
+        made = LLVMCodeGen(self.kernel, self, self.target, streaming=True)
+        made.planned = self.planned
+        return made
+
     def source(self) -> str:
         """The module's text; its one exported function is ``i32 tack_launch(ptr block)``."""
         for symbol, function in self.kernel.functions.items():

@@ -63,6 +63,7 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         self.plans: list[LanePlan] = []
         self.all_lanes = True
         self.streams: dict[int, Streams] = {}
+        self.planned: dict[int, LanePlan | None] = {}
 
     # -- parameters
 
@@ -107,8 +108,9 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         # An iteration starts from what the locals that it assigns held before the loop.
         entering = [(name, self._read(name)) for name in sorted(names.difference(loop.vars))]
         first, last = self._run_end(rank, "%begin"), self._run_end(rank, self.f.emit("sub i64 %end, 1"))
-        plan = plan_lanes(loop, self.kernel, self.target, self.lanes, self.disjoint)
-        streams = None
+        if id(loop) not in self.planned:
+            self.planned[id(loop)] = plan_lanes(loop, self.kernel, self.target, self.lanes, self.disjoint)
+        plan, streams = self.planned[id(loop)], None
         if plan is None:
             self.all_lanes = False
         else:

@@ -15,7 +15,7 @@ from tack.codegen.lane_streams import LINE, Streams, size_of
 from tack.codegen.llvm_statements import StatementEmitter
 from tack.lang import ir
 
-_LEAST_ROW: Final = 4096  # bytes: the two ends of a row take longer
+_LEAST_ROW: Final = 2048  # bytes: the two ends of a row take longer
 
 
 class StreamEmitter(StatementEmitter):

@@ -125,7 +125,7 @@ class CpuBackend(HostMemory, Backend):
         emit = compiler().compile_lanes if generator.all_lanes else compiler().compile_object
         notes, payload = NativeCode.compiled(lambda far: emit(text, far), (LAUNCH_SYMBOL,), _LATE).describe()
         sites = [[p if isinstance(p, str) else {"dtype": p.name} for p in s.parts] for s in generator.print_sites]
-        streams = self._generate(kernel, options, streaming=True)[1] if generator.streams else None
+        streams = generator.beyond_caches().source() if generator.streams else None
         lanes = generator.all_lanes
         return Artifact({"code": notes, "prints": sites, "streams": streams, "lanes": lanes}, payload)
 
@@ -166,12 +166,12 @@ class CpuBackend(HostMemory, Backend):
         generator, text = self._generate(kernel, options)
         return compiler().stages(text, lanes=generator.all_lanes)
 
-    def _generate(self, kernel: IRKernel, options: VariantOptions, streaming: bool = False) -> tuple[LLVMCodeGen, str]:
+    def _generate(self, kernel: IRKernel, options: VariantOptions) -> tuple[LLVMCodeGen, str]:
         """The generator for this processor, and what it has written."""
         from tack.codegen.lane_cost import vector_unit
         from tack.codegen.llvm_gen import LLVMCodeGen
         from tack.runtime.llvm_jit import compiler
 
         unit = vector_unit(compiler().cpu, compiler().features, cache_bytes())
-        generator = LLVMCodeGen(kernel, options, unit, streaming)
+        generator = LLVMCodeGen(kernel, options, unit)
         return generator, generator.source()

@@ -117,12 +117,16 @@ def code_target() -> str | None:
 def cache_bytes(root: str = "/sys/devices/system/cpu/cpu0/cache") -> int:
     """What the last-level caches of this machine hold together; 0 if that is not known."""
     for level in (3, 2):
-        with contextlib.suppress(OSError, ValueError), open(f"{root}/index{level}/size") as size:
-            kilobytes = int(size.read().strip().removesuffix("K"))
-            with open(f"{root}/index{level}/shared_cpu_list") as shared:
-                sharing = sum(map(_cpus, shared.read().strip().split(",")))
+        with contextlib.suppress(OSError, ValueError):
+            kilobytes = int(_line(f"{root}/index{level}/size").removesuffix("K"))
+            sharing = sum(map(_cpus, _line(f"{root}/index{level}/shared_cpu_list").split(",")))
             return (kilobytes << 10) * -(-(os.cpu_count() or 1) // sharing)
     return 0
+
+
+def _line(path: str) -> str:
+    with open(path, "rb", buffering=0) as file:
+        return file.read(1 << 12).decode().strip()
 
 
 def _cpus(text: str) -> int:
