@@ -19,16 +19,18 @@ import numpy as np
 
 from tack.codegen.lane_cost import VectorUnit, vector_unit
 from tack.codegen.llvm_gen import LLVMCodeGen
-from tack.codegen.llvm_launch import LAUNCH_SYMBOL, PARALLEL_FOR_SYMBOL
+from tack.codegen.llvm_launch import LAUNCH_SYMBOL, PARALLEL_FOR_SYMBOL, STREAMS_SYMBOL
 from tack.lang.ir import IRKernel
 from tack.runtime.backend import STATUS_OK, VariantOptions
 from tack.runtime.compilation import type_kernel
 from tack.runtime.dispatch import prepare
 from tack.runtime.llvm_jit import compiler
 from tack.runtime.native_code import NativeCode
+from tack.runtime.stream_code import NOT_RUN
 from typed_ir import launch
 
 _Chunk = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+_Launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 _ParallelFor = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)
 
 
@@ -48,7 +50,8 @@ def host_unit() -> VectorUnit:
 class Compiled:
     """A compiled variant; `cuts` are the places where the iterations are cut into pieces, as parts of the whole.
 
-    Loops go through the pool always if `shared`, else where they are worth it; `calls` counts them.
+    Loops go through the pool always if `shared`, else where they are worth it; `calls` counts them. `streaming` asks
+    for the code for loops beyond the caches; `handed_over` counts how often plain code called that, in vain.
     """
 
     tree: IRKernel
@@ -57,11 +60,13 @@ class Compiled:
     unit: VectorUnit | None = None
     cuts: Sequence[float] = ()
     shared: bool = True
+    streaming: bool = False
     calls: int = 0
+    handed_over: int = 0
 
     def __post_init__(self) -> None:
         options = VariantOptions(disjoint=self.disjoint, lanes=self.lanes)
-        generator = LLVMCodeGen(self.tree, options, self.unit or host_unit())
+        generator = LLVMCodeGen(self.tree, options, self.unit or host_unit(), self.streaming)
         body, launcher = generator.source().split("define i32 @tack_launch")
         if self.shared:
             launcher = re.sub(r"(= icmp ugt i64 %\w+), \S+", r"\1, 0", launcher)
@@ -72,15 +77,21 @@ class Compiled:
         self._pool = _ParallelFor(self._pieces)
         address = ctypes.cast(self._pool, ctypes.c_void_p).value or 0
         code = NativeCode.compiled(functools.partial(compile_, text), (LAUNCH_SYMBOL,))
-        library = code.load({PARALLEL_FOR_SYMBOL: address})
+        self._streams = _Launch(self._hand_over)
+        streams = ctypes.cast(self._streams, ctypes.c_void_p).value or 0
+        library = code.load({PARALLEL_FOR_SYMBOL: address, STREAMS_SYMBOL: streams})
         self._library = library
-        self._launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(library.addresses[LAUNCH_SYMBOL])
+        self._launch = _Launch(library.addresses[LAUNCH_SYMBOL])
 
     def _pieces(self, chunk: int, context: int, count: int, grain: int, limit: int) -> None:
         self.calls += 1
         places = sorted({0, count, *(int(cut * count) for cut in self.cuts)})
         for begin, end in itertools.pairwise(places):
             _Chunk(chunk)(context, begin, end, 0)
+
+    def _hand_over(self, block: int) -> int:
+        self.handed_over += 1
+        return NOT_RUN
 
     def launch(self, block: int) -> int:
         status: int = self._launch(block)

@@ -11,7 +11,7 @@ from typing import Final
 from tack.codegen.work_estimate import trips
 from tack.lang import ir
 from tack.lang.inlining import IRInlined
-from tack.lang.records import record
+from tack.lang.records import record, replace
 from tack.lang.shapes import UNIFORM, VARYING, LaneShapes, Shape, constant
 from tack.lang.types import DType, f32, f64
 
@@ -23,7 +23,7 @@ class VectorUnit:
     `size` is in bytes; `registers` is how many values a loop may keep (a few of them in memory are no loss); `masked`
     has the element sizes, in bits, that masked loads and stores take; `gathers` says whether a gather is better than
     its lanes one by one; `has_masks` whether masks have registers of their own; `fused` whether a product and a sum can
-    be rounded once.
+    be rounded once; `caches` is how many bytes all caches hold, where stores can go past them, else 0.
     """
 
     name: str
@@ -33,6 +33,7 @@ class VectorUnit:
     gathers: bool
     has_masks: bool = False
     fused: bool = False
+    caches: int = 0
 
 
 PLAIN: Final = VectorUnit("128 bits", 16, 24, frozenset(), False)
@@ -44,9 +45,14 @@ _FUSES: Final = frozenset({"+fma", "+fp-armv8"})
 _FAST_GATHER: Final = frozenset("skylake alderlake raptorlake meteorlake arrowlake arrowlake-s lunarlake".split())
 
 
-def vector_unit(cpu: str, features: str) -> VectorUnit:
-    """The unit of a processor by LLVM's name and list of features."""
+def vector_unit(cpu: str, features: str, caches: int = 0) -> VectorUnit:
+    """The unit of a processor by LLVM's name and list of features; `caches` is how many bytes they hold, if known."""
     have = set(features.split(","))
+    unit = _vectors(cpu, have)
+    return replace(unit, caches=caches) if caches and "+sse2" in have else unit
+
+
+def _vectors(cpu: str, have: set[str]) -> VectorUnit:
     if have >= _AVX512_FEATURES:
         slow = VectorUnit("AVX-512, slow gathers", 64, 32, _AVX512.masked, False, True, True)
         return slow if "znver" in cpu else _AVX512

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from tack.codegen.lane_cost import PLAIN, CostModel, VectorUnit, choose_width, is_division, is_function, looped_types
+from tack.codegen.lane_streams import Streams, find_streams
 from tack.lang import ir
 from tack.lang.inlining import InlinedBody, TooLarge, inline_calls
-from tack.lang.records import record
+from tack.lang.records import record, replace
 from tack.lang.shapes import VARYING, LaneShapes
 from tack.lang.types import DType
 
@@ -22,7 +23,7 @@ _MASKED_WIDTH: Final = 16  # of the blocks for what is left of a run
 @record(frozen=True)
 class LanePlan:
     """A parallel loop as lanes: the loop with device functions inlined, its annotations, and the width of a block;
-    `disjoint` if no array that is written overlaps another."""
+    `disjoint` if no array that is written overlaps another; `streams` are its stores that may go past the caches."""
 
     loop: ir.IRParallelFor
     inlined: InlinedBody
@@ -31,6 +32,7 @@ class LanePlan:
     unit: VectorUnit
     mask_bits: int
     disjoint: bool
+    streams: Streams | None = None
 
     @property
     def rest_width(self) -> int:
@@ -88,7 +90,9 @@ def plan_lanes(
     if sum(map(_bytes, arrays.values())) * width > _MOST_PRIVATE_BYTES:
         return None
     plan = LanePlan(body, inlined, shapes, width, unit, mask_bits, disjoint)
-    return plan if lanes or _is_worth_it(plan, nodes) else None
+    if not lanes and not _is_worth_it(plan, nodes):
+        return None
+    return replace(plan, streams=find_streams(body, shapes, unit, width)) if disjoint else plan
 
 
 def _types(kernel: ir.IRKernel, inlined: InlinedBody) -> dict[str, DType]:

@@ -38,6 +38,10 @@ class LLVMCodeGen(LaunchEmitter):
         the width to run parallel loops at wherever lanes are possible; 1 for scalar code, None for a choice by cost.
     target
         The vectors of the processor; without them nothing is chosen, and only `lanes` can ask for some.
+    streaming
+        Whether to write the code for loops beyond the caches, which stores past them; else what is plain, and calls
+        ``i32 tack_streams(ptr block)``, the launch of such code, where there is one that pays: -1 says that it is not
+        there, and nothing has run.
 
     Attributes
     ----------
@@ -47,11 +51,26 @@ class LLVMCodeGen(LaunchEmitter):
         After `source`: the loops that run as lanes.
     all_lanes
         After `source`: whether every loop does. Such code needs few of LLVM's passes.
+    streams
+        After `source`: the loops that may store past the caches, by identity.
     """
 
-    def __init__(self, kernel: ir.IRKernel, options: GeneratorOptions, target: VectorUnit | None = None) -> None:
+    def __init__(
+        self,
+        kernel: ir.IRKernel,
+        options: GeneratorOptions,
+        target: VectorUnit | None = None,
+        streaming: bool = False,
+    ) -> None:
         super().__init__()
         self.kernel, self.disjoint, self.lanes, self.target = kernel, options.disjoint, options.lanes, target
+        self.writes_streams = streaming
+
+    def beyond_caches(self) -> LLVMCodeGen:
+        """After `source`: the generator of the code for loops beyond the caches, which takes over the plans."""
+        made = LLVMCodeGen(self.kernel, self, self.target, streaming=True)
+        made.planned = self.planned
+        return made
 
     def source(self) -> str:
         """The module's text; its one exported function is ``i32 tack_launch(ptr block)``."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tack.codegen.lane_plan import LanePlan
 from tack.codegen.llvm_control import Region
-from tack.codegen.llvm_statements import StatementEmitter
+from tack.codegen.llvm_streams import StreamEmitter
 from tack.codegen.llvm_values import ArrayStorage, Value
 from tack.lang.shapes import UNIFORM, VARYING, Shapes, assigned
 from tack.lang.types import i32, i64
@@ -19,7 +19,7 @@ from tack.lang.types import i32, i64
 Entering = list[tuple[str, Value]]
 
 
-class LaneEmitter(StatementEmitter):
+class LaneEmitter(StreamEmitter):
     """Writes the blocks of a parallel loop."""
 
     def _lane_run(self, plan: LanePlan, entering: Entering, start: str, step: str, low: str, stop: str) -> None:
@@ -33,15 +33,24 @@ class LaneEmitter(StatementEmitter):
             shapes = plan.shapes if self.width > 1 else Shapes()
             self._lane_block(plan, shapes, entering, self._position(start, step, position), step)
 
+        def run(first: str, end: str) -> None:
+            self.width = plan.width
+            if plan.repeatable:
+                self._overlapping(plan, first, end, block)
+            else:
+                rest = self._count(first, end, full=True, body=block)
+                self.width = plan.rest_width
+                self._count(rest, end, full=self.width == 1, body=block)
+            self.width, self.shapes, self.mask, self.some = 1, Shapes(), None, True
+
+        def go_to(position: str) -> None:
+            self._write(plan.loop.vars[-1], Value(self._position(start, step, position), i64))
+
         self.mask_bits = plan.mask_bits
-        self.width = plan.width
-        if plan.repeatable:
-            self._overlapping(plan, low, stop, block)
+        if plan.streams is None:
+            run(low, stop)
         else:
-            rest = self._count(low, stop, full=True, body=block)
-            self.width = plan.rest_width
-            self._count(rest, stop, full=self.width == 1, body=block)
-        self.width, self.shapes, self.mask, self.some = 1, Shapes(), None, True
+            self._parts(plan.streams, low, stop, go_to, run)
 
     def _overlapping(self, plan: LanePlan, low: str, stop: str, block: Callable[[str], None]) -> None:
         """Full blocks alone, the last of which ends with the run and repeats iterations; short runs under masks."""

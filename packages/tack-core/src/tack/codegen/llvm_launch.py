@@ -16,16 +16,19 @@ from typing import Final
 
 from tack.codegen.lane_cost import VectorUnit
 from tack.codegen.lane_plan import LanePlan, plan_lanes
+from tack.codegen.lane_streams import Streams
 from tack.codegen.llvm_bounds import BoundsEmitter
 from tack.codegen.llvm_control import Region
 from tack.codegen.llvm_counters import Counter, CounterEmitter
 from tack.codegen.llvm_values import FunctionText, Value, llvm_type
 from tack.codegen.work_estimate import UNKNOWN_TRIPS, lengths, work
 from tack.lang import ir
-from tack.lang.records import record
+from tack.lang.records import record, replace
 from tack.lang.shapes import assigned
 from tack.lang.types import ArrayType, DType, i64
 
+STREAMS_SYMBOL: Final = "tack_streams"
+"""``i32 tack_streams(ptr block)``: `tack_launch` of the kernel's code for loops beyond the caches; -1 if not there."""
 LAUNCH_SYMBOL: Final = "tack_launch"
 PARALLEL_FOR_SYMBOL: Final = "tack_parallel_for"
 """``void tack_parallel_for(ptr body, ptr context, i64 n, i64 grain, i64 limit)``: the thread pool's door."""
@@ -53,11 +56,14 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
     disjoint: bool
     lanes: int | None
     target: VectorUnit | None
+    writes_streams: bool
 
     def __init__(self) -> None:
         super().__init__()
         self.plans: list[LanePlan] = []
         self.all_lanes = True
+        self.streams: dict[int, Streams] = {}
+        self.planned: dict[int, LanePlan | None] = {}
 
     # -- parameters
 
@@ -102,13 +108,23 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         # An iteration starts from what the locals that it assigns held before the loop.
         entering = [(name, self._read(name)) for name in sorted(names.difference(loop.vars))]
         first, last = self._run_end(rank, "%begin"), self._run_end(rank, self.f.emit("sub i64 %end, 1"))
-        plan = plan_lanes(loop, self.kernel, self.target, self.lanes, self.disjoint)
+        if id(loop) not in self.planned:
+            self.planned[id(loop)] = plan_lanes(loop, self.kernel, self.target, self.lanes, self.disjoint)
+        plan, streams = self.planned[id(loop)], None
         if plan is None:
             self.all_lanes = False
         else:
             self.plans.append(plan)
-            self.unit = plan.unit
+            self.unit, streams = plan.unit, plan.streams
+        if plan is not None and streams is not None:
+            self.streams[id(loop)] = streams
+            if self.writes_streams:
+                self._pays = self._is_beyond(streams, [f"%count.{axis}" for axis in range(rank)])
+            else:
+                plan, streams = replace(plan, streams=None), None
         self._level(_Nest(loop, entering, names, first, last, plan), 0, "true", "true")
+        if streams is not None:
+            self._end_streams()
         self.f.close("ret void")
         # noinline: a promise on a parameter does not survive inlining as well, and the unpacking stays out of the way.
         header = f"define internal void @{name}({', '.join(formals)}) noinline nounwind"
@@ -196,7 +212,11 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         self.f = FunctionText()
         self._begin_bounds("%block")
         contexts = [self._loop_context(loop) for loop in loops]
-        for number, (loop, (context, total)) in enumerate(zip(loops, contexts, strict=True)):
+        if not self.writes_streams:
+            for loop, (_, _, counts) in zip(loops, contexts, strict=True):
+                if id(loop) in self.streams:
+                    self._launch_streams(self._is_beyond(self.streams[id(loop)], counts))
+        for number, (loop, (context, total, _)) in enumerate(zip(loops, contexts, strict=True)):
             self._run_loop(number, loop, context, total)
         if has_result:
             given = ", ".join(itertools.chain(*self._block_arguments("%block")))
@@ -207,8 +227,19 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         self._end_bounds()
         self.module.functions.append(self.f.text(f"define i32 @{LAUNCH_SYMBOL}(ptr %block) nounwind"))
 
-    def _loop_context(self, loop: ir.IRParallelFor) -> tuple[str, str]:
-        """What chunks of a loop need, on the launch's stack, and the loop's number of iterations."""
+    def _launch_streams(self, pays: str) -> None:
+        """Leave the launch to the code that stores past the caches, if it is there."""
+        beyond, ran, within = (self.f.label(x) for x in ("beyond", "ran", "within"))
+        self.f.cond_br(pays, beyond, within)
+        self.f.open(beyond)
+        status = self.f.emit(f"call i32 {self.module.declare('i32', STREAMS_SYMBOL, ['ptr'])}(ptr %block)")
+        self.f.cond_br(self.f.emit(f"icmp eq i32 {status}, -1"), within, ran)
+        self.f.open(ran)
+        self.f.close(f"ret i32 {status}")
+        self.f.open(within)
+
+    def _loop_context(self, loop: ir.IRParallelFor) -> tuple[str, str, list[str]]:
+        """What chunks of a loop need, on the launch's stack, and how many iterations it has, in all and by range."""
         context = self.f.slot(f"[{1 + _RANGE_WORDS * len(loop.ranges)} x i64]", zero=False)
         self.f.do(f"store ptr %block, ptr {context}")
         counts = []
@@ -218,7 +249,7 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
             for word, value in enumerate((start, step, counts[-1])):
                 place = self.f.emit(f"getelementptr i64, ptr {context}, i64 {1 + _RANGE_WORDS * axis + word}")
                 self.f.do(f"store i64 {value}, ptr {place}")
-        return context, self._total(counts)
+        return context, self._total(counts), counts
 
     def _run_loop(self, number: int, loop: ir.IRParallelFor, context: str, total: str) -> None:
         emit, (some, share, alone, after) = self.f.emit, (self.f.label(x) for x in ("some", "share", "alone", "after"))

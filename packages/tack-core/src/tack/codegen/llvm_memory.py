@@ -23,7 +23,8 @@ _WIDE_STRIDES: Final = (2, 3, 4)
 
 class MemoryEmitter(ArithmeticEmitter):
     """Accesses. `arrays` has the storage of every array of the function, `unit` what vectors the processor has; atomic
-    operations on the arrays `counted` are plain ones, since no other thread knows these."""
+    operations on the arrays `counted` are plain ones, since no other thread knows these. The stores `streamed`, by
+    identity, go past the caches where the condition `streaming` holds, which is "" if that is nowhere."""
 
     arrays: dict[str, ArrayStorage]
 
@@ -31,6 +32,8 @@ class MemoryEmitter(ArithmeticEmitter):
         super().__init__()
         self.unit: VectorUnit = PLAIN
         self.counted: frozenset[str] = frozenset()
+        self.streamed: frozenset[int] = frozenset()
+        self.streaming = ""
 
     def _array_attribute(self, node: ir.IRArrayAttr) -> Value:
         extents = self.arrays[node.array].extents
@@ -176,7 +179,7 @@ class MemoryEmitter(ArithmeticEmitter):
         storage = self.arrays[node.array]
         flat = self._flat_index(storage, node.index)
         if flat.shape != UNIFORM:
-            self._store_lanes(storage, flat, value)
+            self._store_lanes(storage, flat, value, self.streaming if id(node) in self.streamed else "")
         elif self._is_private(storage):
             self._store_private(storage, flat, value)
         else:
@@ -209,13 +212,18 @@ class MemoryEmitter(ArithmeticEmitter):
             ssa = self.f.emit(f"select {self._mask_type} {self.mask}, {t} {ssa}, {t} {old}")
         self.f.do(f"store {t} {ssa}, ptr {place}, align {storage.align}")
 
-    def _store_lanes(self, storage: ArrayStorage, flat: Value, value: Value) -> None:
+    def _store_lanes(self, storage: ArrayStorage, flat: Value, value: Value, past: str) -> None:
         dtype, stride = storage.dtype, flat.shape if storage.interleaved == 1 else VARYING
         v, s, vector = self._type(dtype, VARYING), self._suffix(dtype, VARYING), self._vector(value)
         if stride in (1, -1) and self.mask is None:
             place = self._pointer(storage, flat.ssa) if stride == 1 else self._last_pointer(storage, flat)
             vector = vector if stride == 1 else self._reversed(vector, dtype)
-            self.f.do(f"store {v} {vector}, ptr {place}, align {storage.align}")
+            plain = f"store {v} {vector}, ptr {place}, align {storage.align}"
+            if past:
+                whole = self.width * dtype.itemsize
+                self._either(past, f"store {v} {vector}, ptr {place}, align {whole}, !nontemporal !{{i32 1}}", plain)
+            else:
+                self.f.do(plain)
             return
         if stride == 1 and dtype.bits in self.unit.masked:
             callee = self.module.declare("void", f"llvm.masked.store.{s}.p0", [v, "ptr", self._mask_type])
@@ -227,6 +235,17 @@ class MemoryEmitter(ArithmeticEmitter):
         callee = self.module.declare("void", f"llvm.masked.scatter.{s}.v{self.width}p0", [v, pointers, self._mask_type])
         places = f"{pointers} align {storage.align} {places}"
         self.f.do(f"call void {callee}({v} {vector}, {places}, {self._mask_type} {mask})")
+
+    def _either(self, condition: str, rare: str, usual: str) -> None:
+        """One of two instructions; short loops, in which a branch shows, take the usual one."""
+        first, second, end = (self.f.label(x) for x in ("past", "through", "stored"))
+        weights = '!prof !{!"branch_weights", i32 1, i32 99}'
+        self.f.close(f"br i1 {condition}, label %{first}, label %{second}, {weights}")
+        for label, text in ((first, rare), (second, usual)):
+            self.f.open(label)
+            self.f.do(text)
+            self.f.br(end)
+        self.f.open(end)
 
     # -- atomic operations
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tack.lang.types import BY_NAME, DTYPES, DType
 from tack.runtime.backend import Artifact, Backend, VariantOptions
-from tack.runtime.host_identity import code_target
+from tack.runtime.host_identity import cache_bytes, code_target
 from tack.runtime.host_memory import HostMemory
 from tack.runtime.native_code import NativeCode
 from tack.runtime.native_image import NativeLibrary
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from tack.codegen.llvm_gen import LLVMCodeGen
     from tack.lang.array import Array
     from tack.lang.ir import IRKernel
+    from tack.runtime.stream_code import StreamCode
 
 # Symbols of a kernel's module. The generator has them too, but kept code is loaded without it; a test compares them.
 LAUNCH_SYMBOL, PARALLEL_FOR_SYMBOL, PRINT_SYMBOL = "tack_launch", "tack_parallel_for", "tack_print"
-_LATE = frozenset({PARALLEL_FOR_SYMBOL})
+STREAMS_SYMBOL = "tack_streams"
+_LATE = frozenset({PARALLEL_FOR_SYMBOL, STREAMS_SYMBOL})
 
 PrintParts = tuple[str | DType, ...]  # of one `print`: its literal texts, and the types of the values between them
 
@@ -33,11 +35,11 @@ _WORD_TYPES: dict[str, Any] = {"i": ctypes.c_int64, "u": ctypes.c_uint64, "f": c
 class CpuExecutable:
     """Native code of one kernel variant, kept in memory for as long as this object lives."""
 
-    __slots__ = ("_launch", "_library", "_printer", "address", "may_print")
+    __slots__ = ("_launch", "_library", "_printer", "address", "may_print", "streams")
     context, is_brief = 0, False
 
-    def __init__(self, library: NativeLibrary, printer: Printer | None) -> None:
-        self._library, self._printer = library, printer
+    def __init__(self, library: NativeLibrary, printer: Printer | None, streams: StreamCode | None) -> None:
+        self._library, self._printer, self.streams = library, printer, streams
         self.address: int | None = library.addresses[LAUNCH_SYMBOL]
         self.may_print = printer is not None
         self._launch = _Launch(self.address)  # a ctypes function releases the GIL while it runs
@@ -123,7 +125,9 @@ class CpuBackend(HostMemory, Backend):
         emit = compiler().compile_lanes if generator.all_lanes else compiler().compile_object
         notes, payload = NativeCode.compiled(lambda far: emit(text, far), (LAUNCH_SYMBOL,), _LATE).describe()
         sites = [[p if isinstance(p, str) else {"dtype": p.name} for p in s.parts] for s in generator.print_sites]
-        return Artifact({"code": notes, "prints": sites}, payload)
+        streams = generator.beyond_caches().source() if generator.streams else None
+        lanes = generator.all_lanes
+        return Artifact({"code": notes, "prints": sites, "streams": streams, "lanes": lanes}, payload)
 
     def load(self, artifact: Artifact) -> CpuExecutable:
         code = NativeCode.described(artifact.notes["code"], artifact.payload)
@@ -138,7 +142,15 @@ class CpuBackend(HostMemory, Backend):
             from tack.runtime.cpu_pool import pool
 
             imports[PARALLEL_FOR_SYMBOL] = pool().address
-        return CpuExecutable(code.load(imports), printer)
+        streams = None
+        if artifact.notes["streams"] is not None:
+            from tack.runtime.stream_code import StreamCode, absent  # few kernels have it
+
+            if code.image is not None:
+                text, lanes = str(artifact.notes["streams"]), bool(artifact.notes["lanes"])
+                streams = StreamCode(text, lanes, (LAUNCH_SYMBOL,), _LATE, dict(imports))
+            imports[STREAMS_SYMBOL] = absent() if streams is None else streams.word
+        return CpuExecutable(code.load(imports), printer, streams)
 
     def reduce_array(self, array: Array, op: str) -> float:
         from tack.runtime import host_sums
@@ -160,5 +172,6 @@ class CpuBackend(HostMemory, Backend):
         from tack.codegen.llvm_gen import LLVMCodeGen
         from tack.runtime.llvm_jit import compiler
 
-        generator = LLVMCodeGen(kernel, options, vector_unit(compiler().cpu, compiler().features))
+        unit = vector_unit(compiler().cpu, compiler().features, cache_bytes())
+        generator = LLVMCodeGen(kernel, options, unit)
         return generator, generator.source()

@@ -110,7 +110,29 @@ def code_target() -> str | None:
     cpu, llvm = cpu_identity(), llvm_identity()
     if cpu is None or llvm is None:
         return None
-    return f"{sys.platform} {sys.byteorder} {_machine()} {cpu} {llvm}"
+    return f"{sys.platform} {sys.byteorder} {_machine()} {cpu} {llvm} {cache_bytes()}"
+
+
+@functools.cache
+def cache_bytes(root: str = "/sys/devices/system/cpu/cpu0/cache") -> int:
+    """What the last-level caches of this machine hold together; 0 if that is not known."""
+    for level in (3, 2):
+        with contextlib.suppress(OSError, ValueError):
+            kilobytes = int(_line(f"{root}/index{level}/size").removesuffix("K"))
+            sharing = sum(map(_cpus, _line(f"{root}/index{level}/shared_cpu_list").split(",")))
+            return (kilobytes << 10) * -(-(os.cpu_count() or 1) // sharing)
+    return 0
+
+
+def _line(path: str) -> str:
+    with open(path, "rb", buffering=0) as file:
+        return file.read(1 << 12).decode().strip()
+
+
+def _cpus(text: str) -> int:
+    """How many a range as "0-3" or "5" has."""
+    first, _, last = text.partition("-")
+    return int(last or first) - int(first) + 1
 
 
 def cpu_identity(path: str = "/proc/cpuinfo") -> str | None:

@@ -6,10 +6,12 @@ holds a function that makes it, and writes the pool's own address there.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import warnings
 from _thread import allocate_lock  # all that is needed of `threading`, which is slow to load
+from collections.abc import Iterator
 from typing import Any
 
 _Body = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
@@ -44,25 +46,33 @@ def is_starting() -> bool:
     return _starting > 0
 
 
-def _start_and_run(body: int, context: int, count: int, grain: int, limit: int) -> None:
-    """The first shared loop. No exception can leave it, so a loop that gets no pool runs here, which gives the same."""
+@contextlib.contextmanager
+def starting() -> Iterator[None]:
+    """Python that a launch runs in its middle."""
     global _starting
-    failure: Exception | None = None
     with _lock:
         _starting += 1
     try:
-        from tack.runtime.cpu_pool import pool
-
-        address = pool().address
-        _word.value = address
-        run: Any = _ParallelFor(address)
-        run(body, context, count, grain, limit)
-    except Exception as error:
-        failure = error
-        _Body(body)(context, 0, count, 0)
+        yield
     finally:
         with _lock:
             _starting -= 1
+
+
+def _start_and_run(body: int, context: int, count: int, grain: int, limit: int) -> None:
+    """The first shared loop. No exception can leave it, so a loop that gets no pool runs here, which gives the same."""
+    failure: Exception | None = None
+    with starting():
+        try:
+            from tack.runtime.cpu_pool import pool
+
+            address = pool().address
+            _word.value = address
+            run: Any = _ParallelFor(address)
+            run(body, context, count, grain, limit)
+        except Exception as error:
+            failure = error
+            _Body(body)(context, 0, count, 0)
     if failure is not None:
         warnings.warn(f"Tack has no threads, so loops run in one: {failure}", RuntimeWarning, stacklevel=2)
 
