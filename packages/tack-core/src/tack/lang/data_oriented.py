@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
-import threading
 import weakref
+from _thread import allocate_lock  # `threading` takes a millisecond to load
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _RECORD = "_tack_record"
 _T = TypeVar("_T", bound=type)
 _serials = itertools.count()
-_lock = threading.Lock()
+_lock = allocate_lock()
 _PLAIN = frozenset((Array, float, int, bool))  # what fields hold most often
 _NOTHING: dict[str, Any] = {}
 
