@@ -45,6 +45,8 @@ class LLVMCodeGen(LaunchEmitter):
         After `source`: what each `print` of the kernel writes, by site number.
     plans
         After `source`: the loops that run as lanes.
+    row_plans
+        After `source`: the loops whose iterations run several in step.
     all_lanes
         After `source`: whether every loop does. Such code needs few of LLVM's passes.
     """

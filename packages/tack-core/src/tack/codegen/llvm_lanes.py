@@ -61,12 +61,14 @@ class LaneEmitter(StatementEmitter):
     def _position(self, start: str, step: str, position: str) -> str:
         return self._affine(Value(start, i64), position, Value(step, i64)).ssa
 
-    def _count(self, low: str, stop: str, full: bool, body: Callable[[str], None], last: str = "") -> str:
+    def _count(
+        self, low: str, stop: str, full: bool, body: Callable[[str], None], last: str = "", rows: int = 1
+    ) -> str:
         """Blocks while there are enough iterations for a full one, or any; where the next would begin. With `last`, the
-        place of the last full block, every block is one."""
-        emit, at, before = self.f.emit, self.f.name(), self.f.block
+        place of the last full block, every block is one. A block has `rows` times the width."""
+        emit, at, before, size = self.f.emit, self.f.name(), self.f.block, rows * self.width
         head, inside, latch, done = (self.f.label(x) for x in ("blocks", "block", "next", "done"))
-        end = emit(f"sub i64 {stop}, {self.width - 1}") if full and self.width > 1 else stop
+        end = emit(f"sub i64 {stop}, {size - 1}") if full and size > 1 else stop
         self.f.br(head)
         self.f.open(head)
         self.f.do(f"{at} = phi i64 [ {low}, %{before} ], [ {at}.next, %{latch} ]")
@@ -78,7 +80,7 @@ class LaneEmitter(StatementEmitter):
         body(at)
         self.f.br(latch)
         self.f.open(latch)
-        self.f.do(f"{at}.next = add i64 {at}, {self.width}")
+        self.f.do(f"{at}.next = add i64 {at}, {size}")
         self.f.br(head)
         self.f.open(done)
         return at
