@@ -127,7 +127,7 @@ STATEMENTS = [
     (PASS, "if 1 < k < 4 and b[k, 0] > 3:\n                last = 7\n                break", True),
     (PASS, "k += 2\n            before += k", True),
     (PASS, "while last > 3:\n                last -= 2", True),
-    (PASS, "for q in range(a[i, k]):\n                if q > 1:\n                    break\n                last += q", True),
+    (PASS, "for q in range(a[i, k]):\n                if q == 2: break\n                last += q", True),
     ("if a[i, k] == 0:\n                continue", PASS, False),
     (PASS, "if a[i, k] > 5:\n                break", False),
     ("own = tack.local(2, tack.i64)\n            own[0] = k", PASS, False),

@@ -13,6 +13,7 @@ from typing import Protocol
 from tack.codegen.lane_cost import VectorUnit
 from tack.codegen.llvm_counters import counters
 from tack.codegen.llvm_launch import LaunchEmitter
+from tack.codegen.tile_plan import step_tiles
 from tack.lang import ir
 
 
@@ -57,6 +58,8 @@ class LLVMCodeGen(LaunchEmitter):
 
     def source(self) -> str:
         """The module's text; its one exported function is ``i32 tack_launch(ptr block)``."""
+        if self.target is not None and self.lanes != 1:
+            self.kernel = step_tiles(self.kernel)
         for symbol, function in self.kernel.functions.items():
             self._device_function(symbol, function)
         prelude: list[ir.IRStmt] = []

@@ -13,6 +13,7 @@ from tack.codegen.lane_plan import LanePlan
 from tack.codegen.llvm_control import Region
 from tack.codegen.llvm_statements import StatementEmitter
 from tack.codegen.llvm_values import ArrayStorage, Value
+from tack.lang import ir
 from tack.lang.shapes import UNIFORM, VARYING, Shapes, assigned
 from tack.lang.types import i32, i64
 
@@ -39,9 +40,22 @@ class LaneEmitter(StatementEmitter):
             self._overlapping(plan, low, stop, block)
         else:
             rest = self._count(low, stop, full=True, body=block)
-            self.width = plan.rest_width
-            self._count(rest, stop, full=self.width == 1, body=block)
+            if not (low == "0" and stop.isdecimal() and int(stop) % plan.width == 0):
+                self.width = plan.rest_width
+                self._count(rest, stop, full=self.width == 1, body=block)
         self.width, self.shapes, self.mask, self.some = 1, Shapes(), None, True
+
+    def _pass(self, node: ir.IRFor, plan: LanePlan) -> None:
+        """The lanes of a workgroup, in scalar code around; they give their locals to nobody."""
+        start, stop = self._expr(node.start).ssa, self._expr(node.stop).ssa
+        names = assigned(node.body).intersection(plan.shapes.live_in, self.slots)
+        entering = [(name, self._read(name)) for name in sorted(names)]
+        regions, unit, arrays = self.regions, self.unit, dict(self.arrays)
+        for name in plan.shapes.private:  # a scalar pass may have its own
+            self.arrays.pop(name, None)
+        self.unit = plan.unit
+        self._lane_run(plan, entering, "0", "1", start, stop)
+        self.regions, self.unit, self.arrays = regions, unit, arrays
 
     def _overlapping(self, plan: LanePlan, low: str, stop: str, block: Callable[[str], None]) -> None:
         """Full blocks alone, the last of which ends with the run and repeats iterations; short runs under masks."""

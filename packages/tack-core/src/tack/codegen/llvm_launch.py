@@ -21,6 +21,7 @@ from tack.codegen.llvm_control import Region
 from tack.codegen.llvm_counters import Counter, CounterEmitter
 from tack.codegen.llvm_values import FunctionText, Value, llvm_type
 from tack.codegen.row_plan import RowPlan, plan_rows
+from tack.codegen.tile_plan import plan_passes
 from tack.codegen.work_estimate import UNKNOWN_TRIPS, lengths, work
 from tack.lang import ir
 from tack.lang.records import record
@@ -111,6 +112,8 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         plan = None if rows else plan_lanes(loop, self.kernel, self.target, self.lanes, self.disjoint)
         if plan is None:
             self.all_lanes = False
+            self.passes = plan_passes(loop, self.kernel, self.target, self.lanes, self.disjoint)
+            self.plans.extend(self.passes.values())
         else:
             self.plans.append(plan)
             self.unit = plan.unit
