@@ -117,17 +117,17 @@ BODIES = [
     "for j in range(t % 5):\n                total += near[(j + k) % 20]",
     "while total < near[k]:\n                total += 0.5",
     "x = t * 268435456\n            total += near[((x >> 28) & 15)] + a[(tack.i64(x) >> 28) & 15]",
-    "x = tack.i8(t * 5)\n            total += a[tack.i64(x) & 31]",
+    "x = tack.i8(t * 5)\n            total += a[tack.i64(x) + 128]",
     "t2 = t * 3 + k\n            total += a[t2 % 20] * near[tack.i64(t2) % 20]",
 ]
 
 
 @pytest.mark.parametrize("body", BODIES)
 def test_loops_in_regions(body: str) -> None:
-    a = (np.random.default_rng(2).random(200) * 8).astype(np.float32)
+    a = (np.random.default_rng(2).random(256) * 8).astype(np.float32)
     main = run_text(REGION.format(body=body))["main"]
     for n in (0, 1, 32, 33, 187):
-        compare(main, a, np.zeros(200, np.float32), n, 20)
+        compare(main, a, np.zeros(256, np.float32), n, 20)
 
 
 def test_products_in_a_region() -> None:
@@ -147,6 +147,32 @@ def test_updates_of_shared_arrays_take_turns() -> None:
     for width in (None, 8):
         got = Compiled(tree, width, disjoint=True)(np.zeros(99, np.float32), np.zeros(99, np.float32), 99, 9)[1]
         assert list(got[:4]) == [96, 96, 96, 0]
+
+
+LOCAL = """
+@tack.kernel(group=32)
+def main(a, out, n, m):
+    count = tack.shared(2, tack.i32)
+    for i in range(n):
+        mine = tack.local(2, tack.f32)
+        mine[0] = a[i]
+        mine[1] = 1.0
+        tack.atomic_add(count, i % 2, 1)
+        tack.barrier()
+        for k in range(m):
+            mine[1] += mine[0] * a[k]
+        out[i] = mine[1]
+"""
+
+
+def test_local_arrays_of_a_scalar_pass_and_of_lanes() -> None:
+    a = (np.random.default_rng(4).random(200) * 8).astype(np.float32)
+    got = compare(run_text(LOCAL)["main"], a, np.zeros(200, np.float32), 75, 9)[1]
+    for i in range(75):
+        total = np.float32(1)
+        for k in range(9):
+            total += a[i] * a[k]
+        assert got[i] == total
 
 
 @pytest.mark.parametrize("seed", range(0, programs.PROGRAMS, 2))
