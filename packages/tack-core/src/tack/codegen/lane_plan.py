@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tack.codegen.lane_cost import PLAIN, CostModel, VectorUnit, choose_width, is_division, is_function, looped_types
-from tack.codegen.row_plan import row_loops
+from tack.codegen.row_plan import leaves_rows
 from tack.lang import ir
 from tack.lang.inlining import InlinedBody, TooLarge, inline_calls
 from tack.lang.records import record
@@ -133,7 +133,7 @@ def _is_worth_it(plan: LanePlan, nodes: list[ir.IRNode]) -> bool:
 
     Streams it does as well, but its passes take 10 ms longer. Tables that are looked up are no streams.
     """
-    if row_loops(plan.loop.body, plan.shapes):
+    if leaves_rows(plan.loop.body, plan.shapes):
         return False
     cost = CostModel(plan.shapes, plan.unit, plan.width).of(plan.loop.body)
     if cost.lanes >= (_GAIN if plan.unit.masked else _GAIN_WITHOUT_MASKS) * plan.width * cost.scalar:

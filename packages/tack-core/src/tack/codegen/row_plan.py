@@ -9,6 +9,7 @@ from typing import Final
 from tack.codegen.work_estimate import trips
 from tack.lang import ir
 from tack.lang.ir_print import expr_text
+from tack.lang.liveness import Liveness
 from tack.lang.records import record
 from tack.lang.row_blocks import in_step, shared_statements
 from tack.lang.shapes import UNIFORM, VARYING, LaneShapes, Shape, assigned, constant
@@ -32,7 +33,8 @@ class RowPlan:
 
 def plan_rows(loop: ir.IRParallelFor, kernel: ir.IRKernel) -> RowPlan | None:
     """How to run a loop in rows; None if that does not pay. No array that is written may overlap another."""
-    if not _has_nest(loop.body) or any(isinstance(node, _REFUSED) for node in ir.walk(loop.body)):
+    nodes = list(ir.walk(loop.body))
+    if not any(isinstance(node, ir.IRFor) for node in nodes) or any(isinstance(node, _REFUSED) for node in nodes):
         return None
     if any(isinstance(node, ir.IRPrint) for function in kernel.functions.values() for node in ir.walk(function.body)):
         return None
@@ -43,11 +45,6 @@ def plan_rows(loop: ir.IRParallelFor, kernel: ir.IRKernel) -> RowPlan | None:
         return None
     rows = min(_count(node) for node in inner)
     return RowPlan(rows, in_step(loop.body, loop.vars[-1], rows, shared)) if rows > 1 else None
-
-
-def _has_nest(body: list[ir.IRStmt]) -> bool:
-    loops = (node for node in ir.walk(body) if isinstance(node, ir.IRFor))
-    return any(isinstance(inner, ir.IRFor) for node in loops for inner in ir.walk(node.body))
 
 
 def _count(loop: ir.IRFor) -> int:
@@ -65,28 +62,57 @@ def _count(loop: ir.IRFor) -> int:
 
 
 def row_loops(body: list[ir.IRStmt], shapes: LaneShapes) -> list[ir.IRFor]:
-    """The innermost loops of nests that run along rows of arrays, one row an iteration of the parallel loop, and along
-    something that is the same for all of them: LLVM makes vectors of such a loop, and lanes would gather."""
+    """The loops along rows in which iterations gain by going together: they add up floats, which have to wait for each
+    other, or they load the same again and again, in a nest."""
     nests = [node for node in ir.walk(body) if isinstance(node, ir.IRFor)]
-    inner = [node for outer in nests for node in ir.walk(outer.body) if isinstance(node, ir.IRFor)]
-    found = {id(node): node for node in inner if _runs_along_rows(node, shapes)}
-    return list(found.values())
+    inner = {id(node) for outer in nests for node in ir.walk(outer.body)}
+    return [
+        node
+        for node in nests
+        if not shapes.is_divergent(node) and (run := _along_rows(node, shapes)) is not None
+        if run.elsewhere == 0 and (run.carries_float or (id(node) in inner and run.common > 0))
+    ]
 
 
-def _runs_along_rows(loop: ir.IRFor, shapes: LaneShapes) -> bool:
+def leaves_rows(body: list[ir.IRStmt], shapes: LaneShapes) -> bool:
+    """Whether lanes would gather or scatter what one iteration finds side by side, in a loop of which LLVM makes
+    vectors, or one that stores."""
+    runs = (_along_rows(node, shapes) for node in ir.walk(body) if isinstance(node, ir.IRFor))
+    return any(run and (run.stores > 0 or (run.elsewhere == 0 and not run.carries_float)) for run in runs)
+
+
+@record(frozen=True)
+class _Run:
+    """A loop along rows of arrays, one row an iteration of the parallel loop: how many of its accesses are stores along
+    rows, to what is the same for all iterations, or neither; and whether it adds up floats."""
+
+    stores: int
+    common: int
+    elsewhere: int
+    carries_float: bool
+
+
+def _along_rows(loop: ir.IRFor, shapes: LaneShapes) -> _Run | None:
+    """How a plain innermost loop runs along rows; None if it does not."""
     if not all(isinstance(node, ir.IRAssign | ir.IRStore) for node in loop.body) or trips(loop) < _SHORT:
-        return False
-    if shapes.is_divergent(loop) or constant(loop.step) != 1:
-        return False
-    changing, rows, common = assigned(loop.body), 0, 0
+        return None
+    if constant(loop.step) != 1:
+        return None
+    changing = assigned(loop.body)
+    rows = stores = common = elsewhere = 0
     for node in ir.walk(loop.body):
         if isinstance(node, ir.IRLoad | ir.IRStore):
             along, across = _along(node.index, loop.var, changing), _across(node.index, shapes)
-            if along not in (0, 1) or (along == 1 and across in (1, -1)):
-                return False
+            if along == 1 and across in (1, -1):
+                return None
             rows += along == 1 and across != UNIFORM
+            stores += along == 1 and across != UNIFORM and isinstance(node, ir.IRStore)
             common += along == 1 and across == UNIFORM
-    return rows > 0 and common > 0
+            elsewhere += along not in (0, 1)
+    carried = Liveness(loop.body).before & changing
+    sums = [node.value for node in loop.body if isinstance(node, ir.IRAssign) and node.name in carried]
+    floats = any(value.dtype is not None and value.dtype.is_float for value in sums)
+    return _Run(stores, common, elsewhere, floats) if rows else None
 
 
 def _across(index: list[ir.IRExpr], shapes: LaneShapes) -> Shape:
