@@ -97,6 +97,8 @@ def main(a, x, y):
         ("a.shape[1]", "total += x[j]", np.float32, 0, 1),
         ("a.shape[1]", "total += a[j, i]", np.float32, 0, 1),
         ("3", "total += a[i, j]", np.float32, 0, 1),
+        ("9", "total += x[i % 2 + j]", np.float32, 0, 1),
+        ("4, 20", "total += x[i + j] * a[0, j - 4]", np.float32, 0, 1),
         ("i * 3, min(i * 3 + 3, x.shape[0])", "total += x[j]", np.int32, 0, 0),
         ("i * 3, min(i * 3 + 3, x.shape[0])", "total += x[j]", np.float32, 0, 1),
     ],
@@ -104,7 +106,7 @@ def main(a, x, y):
 def test_sums_along_rows(bounds: str, body: str, dtype: Any, rows: int, lanes: int) -> None:
     """Floats in step, integers by LLVM's vectors, and lanes where these load side by side, or lanes would part."""
     main, rng = run_text(SUMS.format(bounds=bounds, body=body))["main"], np.random.default_rng(7)
-    a, x, y = ((rng.random(shape) * 100).astype(dtype) for shape in ((18, 18), (18,), (18,)))
+    a, x, y = ((rng.random(shape) * 100).astype(dtype) for shape in ((18, 18), (40,), (18,)))
     tree = typed_ir(main, a, x, y)
     generator = LLVMCodeGen(tree, VariantOptions(disjoint=True), AVX512)
     generator.source()

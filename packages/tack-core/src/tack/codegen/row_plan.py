@@ -38,7 +38,8 @@ def plan_rows(loop: ir.IRParallelFor, kernel: ir.IRKernel) -> RowPlan | None:
         return None
     if any(isinstance(node, ir.IRPrint) for function in kernel.functions.values() for node in ir.walk(function.body)):
         return None
-    shapes = LaneShapes(loop, VARYING, frozenset())
+    step = loop.ranges[-1].step
+    shapes = LaneShapes(loop, int(step.value) if isinstance(step, ir.IRConst) else VARYING, frozenset())
     inner = row_loops(loop.body, shapes)
     shared = shared_statements(loop.body, inner, shapes) if inner else None
     if shared is None:
