@@ -79,6 +79,18 @@ def test_product_of_tiles(dtype: DType, tile: int) -> None:
     assert got.tobytes() == want.tobytes()
 
 
+def test_rows_of_a_tile_with_bounds_of_their_own() -> None:
+    text = TILED.format(tile=8, dtype="i32").replace("for k in range(8)", "for k in range(y, y + 20)")
+    text = text.replace("tack.thread_id()", "tack.i64(tack.thread_id())").replace("y, k]", "y, k & 7]")
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-9, 9, (8, 8), np.int32) for _ in range(2))
+    got = compare(run_text(text.replace("right[k,", "right[k & 7,"))["main"], a, b, np.zeros((8, 8), np.int32), 1, 64)[
+        2
+    ]
+    want = np.array([[sum(a[y, k & 7] * b[k & 7, x] for k in range(y, y + 20)) for x in range(8)] for y in range(8)])
+    assert np.array_equal(got, want)
+
+
 def test_rows_of_a_tile_go_in_step_and_load_vectors() -> None:
     a = np.zeros((32, 32), np.float32)
     tree = serial(run_text(TILED.format(tile=16, dtype="f32"))["main"], a, a, a, 2, 1024)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from tack.lang import ir
 from tack.lang.ir_building import renamed, var
-from tack.lang.shapes import Shapes, assigned, jumps
+from tack.lang.shapes import UNIFORM, Shapes, assigned, jumps
 from tack.lang.types import i64
 
 
@@ -32,8 +32,11 @@ def shared_statements(body: list[ir.IRStmt], inner: Iterable[ir.IRFor], shapes: 
                 continue
             shared.add(id(node))
             match node:
-                case ir.IRFor(body=inside) | ir.IRWhile(body=inside):
-                    apart = shapes.is_divergent(node) or not open_(inside)
+                case ir.IRFor():  # the bounds may move with the rows and give each as many iterations
+                    alike = all(shapes.of(bound) == UNIFORM for bound in (node.start, node.stop, node.step))
+                    apart = not alike or shapes.is_divergent(node) or not open_(node.body)
+                case ir.IRWhile():
+                    apart = shapes.is_divergent(node) or not open_(node.body)
                 case ir.IRIf():
                     apart = shapes.is_divergent(node) or not (open_(node.then) and open_(node.other))
                 case _:
