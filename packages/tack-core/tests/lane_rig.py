@@ -71,7 +71,7 @@ class Compiled:
         if self.shared:
             launcher = re.sub(r"(= icmp ugt i64 %\w+), \S+", r"\1, 0", launcher)
         text = f"{body}define i32 @tack_launch{launcher}"
-        self.text, self.plans = text, generator.plans
+        self.text, self.plans, self.row_plans = text, generator.plans, generator.row_plans
         llvm = compiler()
         compile_ = llvm.compile_lanes if generator.all_lanes else llvm.compile_object
         self._pool = _ParallelFor(self._pieces)

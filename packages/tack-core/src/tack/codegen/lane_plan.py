@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from tack.codegen.lane_cost import PLAIN, CostModel, VectorUnit, choose_width, is_division, is_function, looped_types
 from tack.codegen.lane_streams import Streams, find_streams
+from tack.codegen.row_plan import leaves_rows
 from tack.lang import ir
 from tack.lang.inlining import InlinedBody, TooLarge, inline_calls
 from tack.lang.records import record, replace
@@ -17,6 +19,10 @@ _MOST_PRIVATE_BYTES: Final = 1 << 16  # local arrays of a whole block
 _GAIN: Final = 0.8  # lanes must promise at least this much
 _GAIN_OF_STREAMS: Final = 0.3  # what LLVM vectorises too
 _GAIN_WITHOUT_MASKS: Final = 0.5  # where every masked access goes lane by lane
+PASSES: Final = ("%lane", "%low", "%high")
+"""How the variables of loops over the threads of a workgroup begin."""
+
+_WIDEST: Final = 64
 _MASKED_WIDTH: Final = 16  # of the blocks for what is left of a run
 
 
@@ -54,7 +60,12 @@ class LanePlan:
 
 
 def plan_lanes(
-    loop: ir.IRParallelFor, kernel: ir.IRKernel, unit: VectorUnit | None, lanes: int | None, disjoint: bool
+    loop: ir.IRParallelFor,
+    kernel: ir.IRKernel,
+    unit: VectorUnit | None,
+    lanes: int | None,
+    disjoint: bool,
+    below: Mapping[str, int] | None = None,
 ) -> LanePlan | None:
     """How to run a loop as lanes; None for scalar code.
 
@@ -68,6 +79,8 @@ def plan_lanes(
         The width to use wherever lanes are possible; 1 for none, None for a choice by cost.
     disjoint
         Whether no array that is written overlaps another.
+    below
+        Integer symbols that are known to be from zero to below a number.
     """
     if lanes == 1 or (lanes is None and unit is None):
         return None
@@ -82,10 +95,10 @@ def plan_lanes(
     body = ir.IRParallelFor(loc=loop.loc, vars=loop.vars, ranges=loop.ranges, body=inlined.body)
     stride = loop.ranges[-1].step
     literal = int(stride.value) if isinstance(stride, ir.IRConst) else VARYING
-    shapes = LaneShapes(body, literal, frozenset(arrays))
+    shapes = LaneShapes(body, literal, frozenset(arrays), below)
     unit = unit or PLAIN
     types = _types(kernel, inlined)
-    width = lanes or choose_width(body, shapes, types, unit)
+    width = lanes or min(choose_width(body, shapes, types, unit), _most_lanes(loop.ranges[-1]))
     mask_bits = 1 if unit.has_masks else 8 * max([t.itemsize for t in looped_types(body, shapes, types)] + [4])
     if sum(map(_bytes, arrays.values())) * width > _MOST_PRIVATE_BYTES:
         return None
@@ -95,14 +108,21 @@ def plan_lanes(
     return replace(plan, streams=find_streams(body, shapes, unit, width)) if disjoint else plan
 
 
+def _most_lanes(bounds: ir.IRRange) -> int:
+    """The widest block that a range of literals fills."""
+    if not isinstance(bounds.start, ir.IRConst) or not isinstance(bounds.stop, ir.IRConst):
+        return _WIDEST
+    return 1 << max(0, int(bounds.stop.value - bounds.start.value).bit_length() - 1)
+
+
 def _types(kernel: ir.IRKernel, inlined: InlinedBody) -> dict[str, DType]:
     own = {s.name: s.dtype for s in kernel.symbols.values() if s.dtype is not None}
     return own | inlined.types
 
 
 def _is_over_workgroup(node: ir.IRNode) -> bool:
-    """Whether this is the loop of a pass over the threads of a workgroup, which LLVM vectorises along those."""
-    return isinstance(node, ir.IRFor) and node.var.startswith("%")
+    """Whether this is the loop of a pass over the threads of a workgroup: `tile_plan` makes lanes of those."""
+    return isinstance(node, ir.IRFor) and node.var.startswith(PASSES)
 
 
 def _bytes(array: ir.IRLocalArray) -> int:
@@ -117,6 +137,8 @@ def _is_worth_it(plan: LanePlan, nodes: list[ir.IRNode]) -> bool:
 
     Streams it does as well, but its passes take 10 ms longer. Tables that are looked up are no streams.
     """
+    if leaves_rows(plan.loop.body, plan.shapes):
+        return False
     cost = CostModel(plan.shapes, plan.unit, plan.width).of(plan.loop.body)
     if cost.lanes >= (_GAIN if plan.unit.masked else _GAIN_WITHOUT_MASKS) * plan.width * cost.scalar:
         return False

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tack.codegen.lane_cost import CostModel
+from tack.codegen.lane_plan import LanePlan
 from tack.codegen.llvm_expressions import ExpressionEmitter
 from tack.codegen.llvm_values import BIT, Value
 from tack.lang import ir
@@ -35,11 +36,17 @@ class Region:
 
 
 class ControlEmitter(ExpressionEmitter):
-    """Walks statements that hold others. `regions` has the regions around, innermost last."""
+    """Walks statements that hold others. `regions` has the regions around, innermost last, `passes` the serial loops
+    that run as lanes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.regions: list[Region] = []
+        self.passes: dict[int, LanePlan] = {}
+
+    def _pass(self, node: ir.IRFor, plan: LanePlan) -> None:
+        """A serial loop as lanes; see `LaneEmitter`."""
+        raise NotImplementedError
 
     def _statement(self, node: ir.IRStmt) -> None:
         """Any statement; see `StatementEmitter`."""
@@ -265,6 +272,9 @@ class ControlEmitter(ExpressionEmitter):
 
     def _for(self, node: ir.IRFor) -> None:
         """Counts iterations, not values: `start + k * step` for k below a trip count, so that no counter overflows."""
+        if id(node) in self.passes and self.width == 1:
+            self._pass(node, self.passes[id(node)])
+            return
         if self.shapes.is_divergent(node):
             self._for_masked(node)
             return

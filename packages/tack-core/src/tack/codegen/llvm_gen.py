@@ -13,6 +13,7 @@ from typing import Protocol
 from tack.codegen.lane_cost import VectorUnit
 from tack.codegen.llvm_counters import counters
 from tack.codegen.llvm_launch import LaunchEmitter
+from tack.codegen.tile_plan import step_tiles
 from tack.lang import ir
 
 
@@ -49,6 +50,8 @@ class LLVMCodeGen(LaunchEmitter):
         After `source`: what each `print` of the kernel writes, by site number.
     plans
         After `source`: the loops that run as lanes.
+    row_plans
+        After `source`: the loops whose iterations run several in step.
     all_lanes
         After `source`: whether every loop does. Such code needs few of LLVM's passes.
     streams
@@ -74,6 +77,8 @@ class LLVMCodeGen(LaunchEmitter):
 
     def source(self) -> str:
         """The module's text; its one exported function is ``i32 tack_launch(ptr block)``."""
+        if self.target is not None and self.lanes != 1 and not self.writes_streams:  # which begins from such a kernel
+            self.kernel = step_tiles(self.kernel)
         for symbol, function in self.kernel.functions.items():
             self._device_function(symbol, function)
         prelude: list[ir.IRStmt] = []

@@ -13,6 +13,7 @@ from tack.codegen.lane_plan import LanePlan
 from tack.codegen.llvm_control import Region
 from tack.codegen.llvm_streams import StreamEmitter
 from tack.codegen.llvm_values import ArrayStorage, Value
+from tack.lang import ir
 from tack.lang.shapes import UNIFORM, VARYING, Shapes, assigned
 from tack.lang.types import i32, i64
 
@@ -39,8 +40,9 @@ class LaneEmitter(StreamEmitter):
                 self._overlapping(plan, first, end, block)
             else:
                 rest = self._count(first, end, full=True, body=block)
-                self.width = plan.rest_width
-                self._count(rest, end, full=self.width == 1, body=block)
+                if not (first == "0" and end.isdecimal() and int(end) % plan.width == 0):
+                    self.width = plan.rest_width
+                    self._count(rest, end, full=self.width == 1, body=block)
             self.width, self.shapes, self.mask, self.some = 1, Shapes(), None, True
 
         def go_to(position: str) -> None:
@@ -51,6 +53,18 @@ class LaneEmitter(StreamEmitter):
             run(low, stop)
         else:
             self._parts(plan.streams, low, stop, go_to, run)
+
+    def _pass(self, node: ir.IRFor, plan: LanePlan) -> None:
+        """The lanes of a workgroup, in scalar code around; they give their locals to nobody."""
+        start, stop = self._expr(node.start).ssa, self._expr(node.stop).ssa
+        names = assigned(node.body).intersection(plan.shapes.live_in, self.slots)
+        entering = [(name, self._read(name)) for name in sorted(names)]
+        regions, unit, arrays = self.regions, self.unit, dict(self.arrays)
+        for name in plan.shapes.private:  # a scalar pass may have its own
+            self.arrays.pop(name, None)
+        self.unit = plan.unit
+        self._lane_run(plan, entering, "0", "1", start, stop)
+        self.regions, self.unit, self.arrays = regions, unit, arrays
 
     def _overlapping(self, plan: LanePlan, low: str, stop: str, block: Callable[[str], None]) -> None:
         """Full blocks alone, the last of which ends with the run and repeats iterations; short runs under masks."""
@@ -70,12 +84,14 @@ class LaneEmitter(StreamEmitter):
     def _position(self, start: str, step: str, position: str) -> str:
         return self._affine(Value(start, i64), position, Value(step, i64)).ssa
 
-    def _count(self, low: str, stop: str, full: bool, body: Callable[[str], None], last: str = "") -> str:
+    def _count(
+        self, low: str, stop: str, full: bool, body: Callable[[str], None], last: str = "", rows: int = 1
+    ) -> str:
         """Blocks while there are enough iterations for a full one, or any; where the next would begin. With `last`, the
-        place of the last full block, every block is one."""
-        emit, at, before = self.f.emit, self.f.name(), self.f.block
+        place of the last full block, every block is one. A block has `rows` times the width."""
+        emit, at, before, size = self.f.emit, self.f.name(), self.f.block, rows * self.width
         head, inside, latch, done = (self.f.label(x) for x in ("blocks", "block", "next", "done"))
-        end = emit(f"sub i64 {stop}, {self.width - 1}") if full and self.width > 1 else stop
+        end = emit(f"sub i64 {stop}, {size - 1}") if full and size > 1 else stop
         self.f.br(head)
         self.f.open(head)
         self.f.do(f"{at} = phi i64 [ {low}, %{before} ], [ {at}.next, %{latch} ]")
@@ -87,7 +103,7 @@ class LaneEmitter(StreamEmitter):
         body(at)
         self.f.br(latch)
         self.f.open(latch)
-        self.f.do(f"{at}.next = add i64 {at}, {self.width}")
+        self.f.do(f"{at}.next = add i64 {at}, {size}")
         self.f.br(head)
         self.f.open(done)
         return at

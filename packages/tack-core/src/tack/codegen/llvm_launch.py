@@ -21,9 +21,12 @@ from tack.codegen.llvm_bounds import BoundsEmitter
 from tack.codegen.llvm_control import Region
 from tack.codegen.llvm_counters import Counter, CounterEmitter
 from tack.codegen.llvm_values import FunctionText, Value, llvm_type
+from tack.codegen.row_plan import RowPlan, plan_rows
+from tack.codegen.tile_plan import plan_passes
 from tack.codegen.work_estimate import UNKNOWN_TRIPS, lengths, work
 from tack.lang import ir
 from tack.lang.records import record, replace
+from tack.lang.row_blocks import row_name
 from tack.lang.shapes import assigned
 from tack.lang.types import ArrayType, DType, i64
 
@@ -48,6 +51,7 @@ class _Nest:
     first: list[str]
     last: list[str]
     plan: LanePlan | None
+    rows: RowPlan | None
 
 
 class LaunchEmitter(BoundsEmitter, CounterEmitter):
@@ -61,9 +65,10 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
     def __init__(self) -> None:
         super().__init__()
         self.plans: list[LanePlan] = []
+        self.row_plans: list[RowPlan] = []
         self.all_lanes = True
         self.streams: dict[int, Streams] = {}
-        self.planned: dict[int, LanePlan | None] = {}
+        self.planned: dict[int, tuple[RowPlan | None, LanePlan | None]] = {}
 
     # -- parameters
 
@@ -108,27 +113,39 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         # An iteration starts from what the locals that it assigns held before the loop.
         entering = [(name, self._read(name)) for name in sorted(names.difference(loop.vars))]
         first, last = self._run_end(rank, "%begin"), self._run_end(rank, self.f.emit("sub i64 %end, 1"))
-        if id(loop) not in self.planned:
-            self.planned[id(loop)] = plan_lanes(loop, self.kernel, self.target, self.lanes, self.disjoint)
-        plan, streams = self.planned[id(loop)], None
+        rows, plan = self._plans(loop)
+        streams = plan.streams if plan is not None else None
         if plan is None:
             self.all_lanes = False
+            self.passes = plan_passes(loop, self.kernel, self.target, self.lanes, self.disjoint)
+            self.plans.extend(self.passes.values())
         else:
             self.plans.append(plan)
-            self.unit, streams = plan.unit, plan.streams
+            self.unit = plan.unit
+        if rows is not None:
+            self.row_plans.append(rows)
         if plan is not None and streams is not None:
             self.streams[id(loop)] = streams
             if self.writes_streams:
                 self._pays = self._is_beyond(streams, [f"%count.{axis}" for axis in range(rank)])
             else:
                 plan, streams = replace(plan, streams=None), None
-        self._level(_Nest(loop, entering, names, first, last, plan), 0, "true", "true")
+        self._level(_Nest(loop, entering, names, first, last, plan, rows), 0, "true", "true")
         if streams is not None:
             self._end_streams()
         self.f.close("ret void")
         # noinline: a promise on a parameter does not survive inlining as well, and the unpacking stays out of the way.
         header = f"define internal void @{name}({', '.join(formals)}) noinline nounwind"
         self.module.functions.append(self.f.text(header))
+
+    def _plans(self, loop: ir.IRParallelFor) -> tuple[RowPlan | None, LanePlan | None]:
+        """How the loop runs: iterations in step, as lanes, or neither; the same in all code of the kernel."""
+        if id(loop) not in self.planned:
+            chosen = self.lanes is None and self.target is not None and self.disjoint
+            rows = plan_rows(loop, self.kernel) if chosen else None
+            plan = None if rows else plan_lanes(loop, self.kernel, self.target, self.lanes, self.disjoint)
+            self.planned[id(loop)] = rows, plan
+        return self.planned[id(loop)]
 
     def _iteration(self, loop: ir.IRParallelFor, entering: list[tuple[str, Value]], latch: str) -> None:
         for name, value in entering:
@@ -153,6 +170,9 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         if nest.plan is not None and axis == len(nest.loop.ranges) - 1:
             self._lane_run(nest.plan, nest.entering, *_start_and_step(nest.loop, axis), low, stop)
             return
+        if nest.rows is not None and axis == len(nest.loop.ranges) - 1:
+            self._row_run(nest, nest.rows, low, stop)
+            return
         head, latch, done, at, before = f"along.{axis}", f"next.{axis}", f"done.{axis}", f"%at.{axis}", self.f.block
         self.f.br(head)
         self.f.open(head)
@@ -172,6 +192,31 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         do(f"{at}.next = add nuw nsw i64 {at}, 1")
         self.f.cond_br(emit(f"icmp eq i64 {at}.next, {stop}"), done, head)
         self.f.open(done)
+
+    def _row_run(self, nest: _Nest, plan: RowPlan, low: str, stop: str) -> None:
+        """Blocks of rows that run in step, then the rest one by one."""
+        axis = len(nest.loop.ranges) - 1
+        index, start_and_step = nest.loop.vars[axis], _start_and_step(nest.loop, axis)
+        for name, row in itertools.product(sorted(nest.assigned | {index}), range(plan.rows)):
+            dtype = self.slots[name][1]
+            self.slots[row_name(name, row)] = self.f.slot(llvm_type(dtype)), dtype
+
+        def block(position: str) -> None:
+            for row in range(plan.rows):
+                own = self.f.emit(f"add i64 {position}, {row}") if row else position
+                self._write(row_name(index, row), Value(self._position(*start_and_step, own), i64))
+                for name, value in nest.entering:
+                    self._write(row_name(name, row), value)
+            self._block(plan.body)
+
+        def one(position: str) -> None:
+            done = self.f.label("iterated")
+            self._loop_value(nest.loop, axis, position)
+            self._iteration(nest.loop, nest.entering, done)
+            self.f.open(done)
+
+        rest = self._count(low, stop, full=True, body=block, rows=plan.rows)
+        self._count(rest, stop, full=True, body=one)
 
     def _run_end(self, rank: int, flat: str) -> list[str]:
         """The position of an iteration along each dimension, the last one fastest."""

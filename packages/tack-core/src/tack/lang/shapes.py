@@ -12,11 +12,12 @@ The annotations stay outside the tree: the same tree is also emitted as plain sc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tack.lang import ir
 from tack.lang.inlining import IRInlined, IRLeave
+from tack.lang.intervals import Intervals, assigned_by
 from tack.lang.liveness import Liveness, Names
 from tack.lang.records import record
 from tack.lang.types import DType
@@ -61,15 +62,20 @@ class LaneShapes(Shapes):
         The step of the last range, if it is a literal, else `VARYING`.
     private
         The names of arrays that each iteration has its own of.
+    below
+        Integer symbols that are known to be from zero to below a number.
     """
 
-    def __init__(self, loop: ir.IRParallelFor, stride: Shape, private: frozenset[str]) -> None:
+    def __init__(
+        self, loop: ir.IRParallelFor, stride: Shape, private: frozenset[str], below: Mapping[str, int] | None = None
+    ) -> None:
         self.loop, self.stride, self.private = loop, stride, private
         self.names: dict[str, Shape] = {}
         self.divergent: set[int] = set()
         self.blended: set[tuple[int, str]] = set()
         self.liveness = Liveness(loop.body)
         self.live_in = self.liveness.before
+        self._intervals = Intervals(loop.body, below, self.live_in) if below else None
         self._known: dict[int, Shape] = {}
         _Walk(self).fixpoint()
 
@@ -113,8 +119,7 @@ class LaneShapes(Shapes):
             return VARYING
         return _narrow(self._linear(node, [s for s in operands if s is not None]))
 
-    @staticmethod
-    def _linear(node: ir.IRExpr, operands: list[int]) -> Shape:
+    def _linear(self, node: ir.IRExpr, operands: list[int]) -> Shape:
         """Of an integer operation on linear operands, not all uniform."""
         match node:
             case ir.IRUnary():
@@ -122,7 +127,8 @@ class LaneShapes(Shapes):
             case ir.IRCast(operand=operand, target=target):
                 source = operand.dtype
                 keeps = source is not None and source.is_integer and target.bits <= source.bits
-                return operands[0] if keeps else VARYING  # a wider type does not wrap where the base does
+                # A wider type does not wrap where the base does.
+                return operands[0] if keeps or (self._intervals and self._intervals.of(operand)) else VARYING
             case ir.IRBinOp(op="+"):
                 return operands[0] + operands[1]
             case ir.IRBinOp(op="-"):
@@ -327,13 +333,4 @@ def variable_shape(shapes: Shapes, node: ir.IRFor) -> Shape:
 
 def assigned(body: list[ir.IRStmt]) -> set[str]:
     """The scalar symbols that running these statements may assign."""
-    names: set[str] = set()
-    for node in ir.walk(body):
-        match node:
-            case ir.IRAssign(name=name) | ir.IRBind(name=name):
-                names.add(name)
-            case ir.IRUnpack() | IRInlined() | IRLeave():
-                names.update(node.names)
-            case ir.IRFor(var=name):
-                names.add(name)
-    return names
+    return {name for node in ir.walk(body) for name in assigned_by(node)}
