@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,113 @@ def test_blocks_do_not_come_with_copied_contexts(monkeypatch, restored_default):
     copied.run(look)  # a task that outlives the block
     assert seen == ["far", "far", "reference", "far", "reference", "far", "reference", "far"]
     assert tack.current_device() == tack.device("reference")
+
+
+def suspended(device: tack.Device | str) -> Iterator[None]:
+    """A generator that stands inside a block."""
+    with tack.device(device):
+        yield
+
+
+def in_a_thread(work: Callable[[], None]) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def in_a_copied_context(work: Callable[[], None]) -> None:
+    contextvars.copy_context().run(work)
+
+
+def in_a_context_of_its_own(work: Callable[[], None]) -> None:
+    contextvars.Context().run(work)
+
+
+HERE_OR_ELSEWHERE = [lambda work: work(), in_a_thread, in_a_copied_context, in_a_context_of_its_own]
+
+
+@pytest.mark.parametrize("somewhere", HERE_OR_ELSEWHERE)
+def test_a_generator_leaves_its_own_block(monkeypatch, restored_default, somewhere):
+    """Wherever it is closed, and whatever other block is open there: that one goes on."""
+    register(monkeypatch, "far", FarBackend)
+    default = tack.set_default_device("reference")
+    for left, kept in (("far", default), (default, tack.device("far"))):
+        blocks = suspended(left)
+        next(blocks)
+        assert tack.current_device() == tack.device(left)
+        seen = []
+
+        def close(blocks=blocks, kept=kept, seen=seen) -> None:
+            with kept:
+                blocks.close()
+                seen.append(tack.current_device())
+            seen.append(tack.current_device())
+
+        somewhere(close)
+        assert [*seen, tack.current_device()] == [kept, default, default]
+        assert device_module.current_number.value == default.number and not device_module._open_blocks
+
+
+def test_blocks_of_tasks(monkeypatch, restored_default):
+    """Tasks take turns inside of their blocks; a generator that one of them leaves behind is closed by another."""
+    register(monkeypatch, "far", FarBackend)
+    default, far = tack.set_default_device("reference"), tack.device("far")
+
+    async def generator() -> AsyncIterator[None]:
+        with far:
+            yield
+
+    async def work(device: tack.Device) -> None:
+        for _ in range(20):
+            with device:
+                await asyncio.sleep(0)
+                assert tack.current_device() == device
+            await asyncio.sleep(0)
+            assert tack.current_device() == default
+
+    async def start(blocks: AsyncIterator[None]) -> None:
+        await anext(blocks)
+        assert tack.current_device() == far
+
+    async def main() -> None:
+        blocks = generator()
+        await asyncio.create_task(start(blocks))
+        await asyncio.gather(*(work(device) for device in (far, default) * 3))
+        with default:
+            await blocks.aclose()
+            assert tack.current_device() == default
+        with far:
+            assert await asyncio.to_thread(tack.current_device) == default
+
+    asyncio.run(main())
+    assert device_module.current_number.value == default.number and not device_module._open_blocks
+
+
+def test_a_collection_closes_a_generator_while_a_block_is_entered():
+    """At whichever object it starts. In a process of its own: it waited for its own lock, for ever."""
+    program = """
+import faulthandler, gc
+faulthandler.dump_traceback_later(60, exit=True)
+far = tack.device("reference")
+def suspended(itself):
+    with far:
+        yield
+for n in range(1, 40):
+    gc.set_threshold(100000)
+    itself = []
+    itself.append(suspended(itself))
+    next(itself[0])
+    del itself
+    gc.set_threshold(n)
+    with far:
+        assert tack.current_device() is far
+    tack.set_default_device("reference")
+    gc.collect()
+    assert not tack.runtime.device._open_blocks
+print("done")
+"""
+    result = run(program)
+    assert result.stdout.strip() == "done", result.stderr
 
 
 @pytest.mark.skipif(sys.version_info < (3, 14), reason="Python 3.14 and later can give threads their maker's context")

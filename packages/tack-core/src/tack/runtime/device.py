@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from _thread import allocate_lock, get_ident  # all that is needed of `threading`, which is slow to load
-from collections import Counter
+from _thread import RLock, get_ident  # all that is needed of `threading`, which is slow to load
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import TracebackType
@@ -178,7 +177,7 @@ _NUMBERS = {name: i for i, name in enumerate(_REGISTRY, 1)}
 _UNIT_SHIFT = 4  # an array's key has eight bits for its device: up to 15 kinds, and 15 devices of a kind
 
 _backends: dict[str, Backend] = {}
-_lock = allocate_lock()
+_lock = RLock()  # a collection may close a generator that stands in a block, and start while another block is entered
 _default: Device | None = None
 _entered: ContextVar[tuple[_Block, ...]] = ContextVar("tack_entered_devices", default=())
 
@@ -224,18 +223,20 @@ class Device:
         return dtype is not f64 or self.supports("f64")
 
     def __enter__(self) -> Device:
-        _entered.set((*_entered.get(), _Block(self, get_ident())))
-        _count_open(self, 1)
+        block = _Block(self, get_ident())
+        with _lock:
+            _open_blocks[block] = block
+            _update_current_number()
+        _entered.set((*_still_open(), block))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        entered = _entered.get()
-        if entered:  # a generator may be closed in another context than it ran in
-            entered[-1].left = True
-        _entered.set(entered[:-1])
-        _count_open(self, -1)
+        with _lock:
+            _leave_innermost(self)
+            _update_current_number()
+        _entered.set(_still_open())
 
     # The host path of reductions, for arrays, which know only their device.
 
@@ -264,23 +265,32 @@ class _Block:
 
     device: Device
     thread: int
-    left: bool = False
 
 
 # What the native call entry reads: the number of the device that is current in every thread, or 0 if they may differ.
 current_number = ctypes.c_int64(0)
-_open_blocks: Counter[Device] = Counter()
+_open_blocks: dict[_Block, _Block] = {}  # of all threads, in order
 
 
-def _count_open(device: Device, change: int) -> None:
-    """Note that a ``with`` block of some thread was entered or left."""
-    with _lock:
-        _open_blocks[device] += change
-        _update_current_number()
+def _still_open() -> tuple[_Block, ...]:
+    """The blocks of this context, less those that were left in another one."""
+    return tuple(block for block in _entered.get() if block in _open_blocks)
+
+
+def _leave_innermost(device: Device) -> None:
+    """Close the block of this very object.
+
+    It need not be the last that was entered: a generator may be closed inside of another block, in another task, or by
+    another thread that drops it. Only who takes it out of the dict has it: a collection may leave others meanwhile.
+    """
+    mine = (block for block in reversed(_entered.get()) if block.thread == get_ident())
+    for block in (*mine, *reversed(list(_open_blocks))):
+        if block.device is device and _open_blocks.pop(block, None) is not None:
+            return
 
 
 def _update_current_number() -> None:
-    differs = any(n for device, n in _open_blocks.items() if device != _default)
+    differs = any(block.device != _default for block in list(_open_blocks))
     current_number.value = 0 if _default is None or differs else _default.number
 
 
@@ -361,7 +371,7 @@ def current_device() -> Device:
         If ``TACK_DEVICE`` names a device that does not exist, or cannot be used here.
     """
     for block in reversed(_entered.get()):
-        if not block.left and block.thread == get_ident():
+        if block.thread == get_ident() and block in _open_blocks:
             return block.device
     if _default is None:
         return set_default_device(_first_default())
