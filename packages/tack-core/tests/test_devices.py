@@ -66,6 +66,7 @@ def test_an_unknown_device_lists_the_known_ones():
 def test_a_device_whose_package_is_missing(monkeypatch):
     row = device_module._Row(device_module._cpu, needs="no_such_module_at_all", extra="cpu")
     monkeypatch.setitem(device_module._REGISTRY, "cpu", row)
+    monkeypatch.delitem(device_module._backends, "cpu", raising=False)
     assert "cpu" not in tack.devices()
     with pytest.raises(ImportError, match=r"no_such_module_at_all.*tack-core\[cpu\].*'reference'"):
         tack.device("cpu")

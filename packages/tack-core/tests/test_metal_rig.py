@@ -21,6 +21,7 @@ import tack
 from rigs import device_rig, metal_rig
 from rigs.metal_rig import SWITCHES
 from tack.codegen.msl_gen import MSLCodeGen
+from tack.runtime import device as device_module
 from tack.runtime import metal, metal_api, metal_queue
 from tack.runtime.metal_api import MetalError
 from tack.runtime.metal_queue import Commands, MetalQueue
@@ -522,6 +523,7 @@ def test_a_machine_without_the_device_says_why(unknown: pytest.MonkeyPatch, plan
 
 def test_pyobjc_that_is_not_installed(unknown: pytest.MonkeyPatch) -> None:
     unknown.delitem(sys.modules, "Metal")
+    unknown.delitem(device_module._backends, "metal", raising=False)
     assert "metal" not in tack.devices()
     with pytest.raises(ImportError, match=r"needs Metal: install tack-core\[metal\]"):
         tack.device("metal")
