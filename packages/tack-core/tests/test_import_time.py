@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
+
+import tack
+
+SOURCE = Path(tack.__file__).parent
 
 CALL = """
 import numpy as np
@@ -51,6 +57,17 @@ def test_names_that_are_loaded_later_are_there():
     kinds = "assert zeros is tack.runtime.creation.zeros\nassert tack.math is sys.modules['tack.math'] is math"
     assert "tack.algorithms" in loaded(late + same + kinds)
     assert loaded("import tack\nassert not hasattr(tack, 'nothing')\nimport tack.random\ntack.random.uniform")
+
+
+def test_type_checkers_refuse_unknown_names():
+    """A module with a `__getattr__` that they see has every name; they read what is under TYPE_CHECKING instead."""
+    for file in SOURCE.rglob("*.py"):
+        seen = {node.name for node in ast.parse(file.read_text("utf-8")).body if isinstance(node, ast.FunctionDef)}
+        assert "__getattr__" not in seen, file
+    body = ast.parse((SOURCE / "__init__.py").read_text("utf-8")).body
+    checked = [node for node in body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    imports = [node for block in checked for node in block.body if isinstance(node, ast.ImportFrom)]
+    assert {alias.name for node in imports for alias in node.names} == set(tack._LATER)
 
 
 def test_a_first_call_compiles_only_what_it_uses():

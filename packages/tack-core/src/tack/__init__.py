@@ -138,17 +138,19 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> object:
-    """A name of `_LATER`: its module is imported when it is first asked for."""
-    place = _LATER.get(name)
-    if place is None:
-        raise AttributeError(f"module 'tack' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # or type checkers would accept any name
 
-    module = import_module(place)
-    found = module if place == f"tack.{name}" else getattr(module, name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> object:
+        """A name of `_LATER`: its module is imported when it is first asked for."""
+        place = _LATER.get(name)
+        if place is None:
+            raise AttributeError(f"module 'tack' has no attribute {name!r}")
+        from importlib import import_module
+
+        module = import_module(place)
+        found = module if place == f"tack.{name}" else getattr(module, name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:
