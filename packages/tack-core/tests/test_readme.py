@@ -33,3 +33,17 @@ def test_what_is_shown_is_right():
     world[[0, 1, 2, 2, 2], [1, 2, 0, 1, 2]] = 1
     moved = np.roll(world, (4, 4), (0, 1))
     assert program_and_output()[1] == "".join("".join(".#"[cell] for cell in line) + "\n" for line in moved)
+
+
+def figures(page: str) -> dict[str, tuple[str, str]]:
+    """The ratios to C and to the best peer of each row of a page's table of workloads."""
+    (table,) = (part for part in page.split("\n\n") if part.rstrip().endswith("|") and "Tack / best peer" in part)
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    names, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+    return {row[0]: (row[names.index("Tack / C")], row[names.index("Tack / best peer")]) for row in rows}
+
+
+def test_figures_are_those_of_the_performance_page():
+    """All of them, so that no row where Tack is behind is left out."""
+    performance = README.parent / "docs" / "performance.md"
+    assert figures(README.read_text("utf-8")) == figures(performance.read_text("utf-8"))

@@ -187,7 +187,8 @@ class Device:
     """A device, as made by `tack.device`: a value, equal to every other of the same name.
 
     As a context manager it is the current device inside the block, in this thread only; blocks nest. A task has blocks
-    of its own, and those that its thread was in when it was made, until they are left.
+    of its own, and those that its thread was in when it was made, until they are left. A generator that is closed in
+    the middle of a block leaves that one, wherever it is closed.
 
     Examples
     --------
