@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
@@ -134,3 +135,62 @@ def test_methods_while_a_captured_value_changes(device):
             stop.set()
 
     at_once(work)
+
+
+FINALIZER = """
+import faulthandler, gc
+faulthandler.dump_traceback_later(100, exit=True)
+import tack
+from tack.lang.data_oriented import record_of
+from tack.runtime import cpu_pool, llvm_jit
+
+class Cycle:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        work()
+
+{}
+for allocations in range(1, {}):
+    gc.set_threshold(100000)
+    prepare()
+    Cycle()
+    gc.set_threshold(allocations)
+    work()
+    gc.set_threshold(100000)
+    gc.collect()
+print("done")
+"""
+RECORD = """
+@tack.data_oriented
+class Base:
+    pass
+def prepare():
+    global Derived
+    class Derived(Base):
+        pass
+def work():
+    return record_of(Derived)
+"""
+COMPILER = """
+def prepare():
+    llvm_jit._compiler = None
+def work():
+    return llvm_jit.compiler()
+"""
+POOL = """
+def prepare():
+    cpu_pool._pool = None
+def work():
+    return cpu_pool.pool()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "rounds"), [(RECORD, 40), (COMPILER, 20), (POOL, 8)], ids=["record", "compiler", "pool"]
+)
+def test_a_finalizer_does_what_its_thread_is_doing(program, rounds):
+    """A collection may start at any object. It must not find a lock that its own thread holds: that waited for ever."""
+    run = [sys.executable, "-c", FINALIZER.format(program, rounds)]
+    result = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert result.stdout == "done\n", result.stderr

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tack.lang.array import Array
+from tack.lang.loading import loading
 from tack.lang.names import MISSING
 from tack.lang.records import record
 
@@ -94,7 +95,7 @@ def record_of(cls: type) -> ClassRecord:
     """The record of a class, made at its first use for a subclass."""
     record = cls.__dict__.get(_RECORD)
     if record is None:
-        with _lock:
+        with loading(), _lock:  # a finalizer may come here, too
             record = cls.__dict__.get(_RECORD)
             if record is None:
                 record = ClassRecord()

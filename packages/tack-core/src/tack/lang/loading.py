@@ -14,6 +14,7 @@ def loading() -> Iterator[None]:
     """Let no garbage collection start by itself: the many objects of new modules start dozens, which find nothing.
 
     For imports, and for lowering and compiling, all of which are up to a fifth faster so; never while user code runs.
+    Around a lock, it keeps finalizers, which may call kernels, from waiting for the lock of their own thread.
     Other threads have their collections some milliseconds later.
     """
     enabled = gc.isenabled()

@@ -24,6 +24,7 @@ from typing import Any
 
 from tack.codegen.thread_pool_host_ir import SYS_FUTEX, PoolTarget, Waiting
 from tack.codegen.thread_pool_ir import EXPORTS, MAX_THREADS, PARALLEL_FOR, pool_source
+from tack.lang.loading import loading
 from tack.lang.records import field_names
 from tack.runtime.code_store import digest_of
 from tack.runtime.host_identity import code_target
@@ -324,7 +325,7 @@ def pool() -> ThreadPool:
     """
     global _pool
     if _pool is None:
-        with _lock:
+        with loading(), _lock:  # a finalizer may launch a loop, too
             if _pool is None:
                 _pool = ThreadPool()
     return _pool

@@ -296,10 +296,9 @@ def _update_current_number() -> None:
 
 
 def _make_backend(name: str) -> Backend:
-    with _lock:
+    with loading(), _lock:
         if name not in _backends:
-            with loading():
-                _backends[name] = _REGISTRY[name.partition(":")[0]].make(name)
+            _backends[name] = _REGISTRY[name.partition(":")[0]].make(name)
         return _backends[name]
 
 

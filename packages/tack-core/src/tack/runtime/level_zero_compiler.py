@@ -13,7 +13,7 @@ from tack.runtime.level_zero_driver import LevelZeroError
 _LIBRARIES: Final = ("libocloc.so", "libocloc.so.1", "ocloc64.dll")
 _SPIRV_MAGIC: Final = (0x07230203).to_bytes(4, "little")
 _BYTES: Any = POINTER(c_uint8)
-_lock = threading.Lock()  # the compiler does not say that threads may call it at once
+_lock = threading.RLock()  # the compiler does not say that threads may call it at once; a finalizer may compile, too
 
 
 @functools.cache

@@ -12,6 +12,7 @@ import threading
 from typing import Any
 
 from tack.codegen.llvm_values import MATH_LIBRARY
+from tack.lang.loading import loading
 from tack.runtime.native_image import NativeLibrary, symbol_address
 
 _OPTIMISATION_LEVEL = 3
@@ -166,7 +167,7 @@ def compiler() -> LLVMCompiler:
     """The compiler of this process; the first call makes it."""
     global _compiler
     if _compiler is None:
-        with _lock:
+        with loading(), _lock:  # a finalizer may call a kernel, too
             if _compiler is None:
                 _compiler = LLVMCompiler()
     return _compiler

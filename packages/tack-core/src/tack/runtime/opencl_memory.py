@@ -41,7 +41,7 @@ class BufferTable:
         self._context, self._queue = context, queue
         self._limit = queue.device.max_mem_alloc_size
         self._next_region = 1
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may use arrays, too
         self._no_image: cl.Image | None = None
         # Entries go away by themselves, also when the collector runs in the middle of a method of this class.
         self._regions: weakref.WeakValueDictionary[int, DeviceMemory] = weakref.WeakValueDictionary()
