@@ -20,6 +20,8 @@ RESULT_NONE, RESULT_FLOAT, RESULT_SIGNED, RESULT_UNSIGNED = 0, 1, 2, 3
 KEY_INT32, KEY_INT64, KEY_UINT64 = 1 << 32, 2 << 32, 3 << 32
 KEY_FLOAT, KEY_FLOAT_WIDE = 4 << 32, 5 << 32  # WIDE: finite, but infinity in f32
 KEY_TYPED = 6 << 32  # | dtype code
+KEY_REALS = KEY_TYPED | 9  # from here on the typed scalars are floats
+SCALAR_SIGNED, SCALAR_REAL = 64, 128  # of a NumPy scalar's type, beside the bits that its word does not use
 READ_ONLY = 1 << 16
 F32_LIMIT = float(2**128 - 2**103)  # from here on a finite double rounds to infinity in f32
 
@@ -36,6 +38,9 @@ class Layout:
     kernel_table: int
     kernel_running: int
     float_value: int
+    scalar_value: int  # of NumPy's scalars
+    typed_dtype: int  # of Tack's
+    typed_value: int
     cell_content: int
     dict_version: int | None  # changes with every change of a dict; None where there is none such
     ndarray_data: int = 16

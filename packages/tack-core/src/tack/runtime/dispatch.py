@@ -252,6 +252,8 @@ def _native_is_due(calls: int) -> bool:
 
 def native_keys(lowering: Lowering, call: BoundCall, args: tuple[Any, ...]) -> tuple[int, ...] | None:
     """The keys that the native entry finds for these arguments; None if it cannot take such a call."""
+    from tack.runtime.native_call import NUMPY_SCALARS
+
     pins = dict(lowering.pins)
     keys = list(call.keys)
     for i, arg in enumerate(args):
@@ -261,10 +263,12 @@ def native_keys(lowering: Lowering, call: BoundCall, args: tuple[Any, ...]) -> t
                 return None
             keys[i] &= ~DEVICE_MASK
         elif i in pins:
-            if not (pins[i] is i64 and kind is int) and not (pins[i] is f64 and kind is float):
+            whole = kind is int or (kind in NUMPY_SCALARS and issubclass(kind, np.integer))
+            real = kind is float or (kind in NUMPY_SCALARS and issubclass(kind, np.floating))
+            if not (pins[i] is i64 and whole) and not (pins[i] is f64 and real):
                 return None  # whether the value fits, or must be converted, is for the slow path to say
-            keys[i] = _float_key(arg) if kind is float else KEY_INT32 if -(1 << 31) <= arg < 1 << 31 else KEY_INT64
-        elif kind not in (Array, float, int, bool) or keys[i] == KEY_UINT64:
+            keys[i] = _float_key(float(arg)) if real else KEY_INT32 if -(1 << 31) <= arg < 1 << 31 else KEY_INT64
+        elif kind not in (Array, float, int, bool, Scalar, *NUMPY_SCALARS) or keys[i] == KEY_UINT64:
             return None
     return tuple(keys)
 

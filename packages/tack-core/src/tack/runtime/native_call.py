@@ -12,17 +12,19 @@ import functools
 import sys
 from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tack.codegen import call_table
 from tack.codegen.call_entry_ir import call_entry_source
+from tack.codegen.call_table import KEY_TYPED, SCALAR_REAL, SCALAR_SIGNED
 from tack.lang.array import ARRAY_OFFSETS, Array
 from tack.lang.kernel import KERNEL_OFFSETS, _Kernel
 from tack.lang.names import MISSING, Capture, CellName, GlobalNames, ModuleNames
 from tack.lang.records import record
-from tack.lang.types import DTYPES, DType
+from tack.lang.types import DTYPES, DType, Scalar, f32, i8
 from tack.runtime.code_store import digest_of, is_kept
 from tack.runtime.device import current_number
 from tack.runtime.host_identity import code_target
@@ -32,6 +34,12 @@ if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
 
 MAX_ROWS = 8
+# NumPy's scalar types that are passed by value, and how the word behind their header is read.
+NUMPY_SCALARS = {
+    np.dtype(letter).type: 64 - 8 * np.dtype(letter).itemsize | kind
+    for letters, kind in (("bhilq", SCALAR_SIGNED), ("?BHILQ", 0), ("fd", SCALAR_REAL))
+    for letter in letters
+}
 _ENTRY_SYMBOL = "tack_entry"
 _NATIVE_ORDER, _FOREIGN_ORDER = ("<", ">") if sys.byteorder == "little" else (">", "<")
 _API = (
@@ -201,12 +209,17 @@ def _imports() -> dict[str, int]:
         numpy_type = np.dtype(letter)
         ours = next(t for t in DTYPES if t.numpy == numpy_type)
         codes[numpy_type.num] = ours.itemsize << 4 | ours.code
-    _kept.append(codes)
+    scalars = (ctypes.c_int64 * (2 * len(NUMPY_SCALARS) + 1))(*chain(*((id(t), k) for t, k in NUMPY_SCALARS.items())))
+    dtypes = (ctypes.c_int64 * (2 * len(DTYPES) + 1))(*chain(*((id(t), KEY_TYPED | t.code) for t in DTYPES)))
+    _kept.extend((codes, scalars, dtypes))
     symbols = {name: _api_address(name) for name in _API}
     return symbols | {
         "tack_Array": id(Array),
         "tack_ndarray": id(np.ndarray),
         "tack_codes": ctypes.addressof(codes),
+        "tack_numpy_scalars": ctypes.addressof(scalars),
+        "tack_Scalar": id(Scalar),
+        "tack_dtypes": ctypes.addressof(dtypes),
         "tack_slow": id(_Kernel.__call__),
         "tack_device": ctypes.addressof(current_number),
     }
@@ -235,6 +248,9 @@ def find_layout() -> call_table.Layout | None:
         kernel_table=KERNEL_OFFSETS["_table"],
         kernel_running=KERNEL_OFFSETS["_running"],
         float_value=16,
+        scalar_value=16,
+        typed_dtype=16,
+        typed_value=24,
         cell_content=16,
         dict_version=24 if _dicts_have_versions() else None,
     )
@@ -253,8 +269,11 @@ def _python_lies_so(at: call_table.Layout) -> bool:
 
     (cell,) = holder.__closure__ or ()
     floats = ((0.5, 0x3FE0000000000000), (-2.0, -(1 << 62)))
-    return _word(cell, at.cell_content) == id(held) and all(
-        _word(x, at.float_value, ctypes.c_int64) == bits for x, bits in floats
+    typed = Scalar(f32, 0.5), Scalar(i8, -3)
+    return (
+        _word(cell, at.cell_content) == id(held)
+        and all(_word(x, at.float_value, ctypes.c_int64) == bits for x, bits in floats)
+        and all(_word(x, at.typed_dtype) == id(x.dtype) and _word(x, at.typed_value) == id(x.value) for x in typed)
     )
 
 
@@ -298,4 +317,12 @@ def _numpy_lies_so(at: call_table.Layout, probe: np.ndarray[Any, Any]) -> bool:
         and _word(probe.T, at.ndarray_flags, ctypes.c_int) & 0x1 == 0
         and all(_word(np.dtype(t), at.descr_type_num, ctypes.c_int) == np.dtype(t).num for t in "bBhHiIlLqQfd")
         and _word(foreign, at.descr_byteorder, ctypes.c_uint8) == ord(_FOREIGN_ORDER)
+        and all(_scalar_lies_so(at, kind) for kind in NUMPY_SCALARS)
     )
+
+
+def _scalar_lies_so(at: call_table.Layout, kind: type[np.generic]) -> bool:
+    """Whether a NumPy scalar's bytes lie where they should, in an object that has a whole word there."""
+    probe = kind(1)
+    held = (ctypes.c_char * probe.itemsize).from_address(id(probe) + at.scalar_value).raw
+    return held == probe.tobytes() and kind.__basicsize__ >= at.scalar_value + 8
