@@ -441,6 +441,52 @@ def test_forms_of_calls():
         assert out.tolist() == [0 * s + t, 1 * s + t, 2 * s + t]
 
 
+def test_keywords_and_defaults_are_taken_natively(slow_calls):
+    """PAR-1: in any order, after any number by position; keywords that are not interned are found by Python."""
+    k = filling("out, /, x, y=20, *, z=300, w", "out.size * 0 + x + y + z + w")
+    out = np.zeros(2, np.int64)
+    calls = [
+        (lambda: k(out, 1, 2, z=3, w=4), 10),
+        (lambda: k(out, 1, w=4), 325),
+        (lambda: k(out, w=4, x=1), 325),
+        (lambda: k(out, y=2, z=3, w=4, x=1), 10),
+        (lambda: k(out, **{"w": 5}, x=1, y=-1), 305),
+    ]
+    for call, _ in calls * (NATIVE_AFTER + 2):
+        call()
+    slow_calls.clear()
+    for call, expected in calls:
+        call()
+        assert out.tolist() == [expected] * 2
+    assert len(slow_calls) == (0 if is_native() else len(calls))
+    slow_calls.clear()
+    k(out, 1, **{"".join(["w", ""]).encode().decode(): 7, "".join("zz"[:1]): 1})
+    assert out.tolist() == [1 + 20 + 1 + 7] * 2
+
+
+def test_wrong_keywords_after_the_entry_is_installed():
+    """PAR-1: what is by position only, by keyword only, given twice, or missing."""
+    k = filling("out, /, x, y=20, *, z=300, w", "x + y + z + w")
+    out = np.zeros(2, np.int64)
+    for _ in range(NATIVE_AFTER + 2):
+        k(out, 1, 2, z=3, w=4)
+    out[:] = 0
+    wrong = [
+        (lambda: k(out, 1, 2, 3, 4), "5 positional arguments were given; it takes 3"),
+        (lambda: k(out, 1, 2, 3, w=4), "4 positional arguments were given; it takes 3"),
+        (lambda: k(out, 1), "nothing was given for `w`"),
+        (lambda: k(out, w=1), "nothing was given for `x`"),
+        (lambda: k(out, 1, x=1, w=1), "two values were given for `x`"),
+        (lambda: k(out=out, x=1, w=1), "`out` is given by position only"),
+        (lambda: k(out, 1, w=1, v=1), "no parameter `v`"),
+        (lambda: k(), "nothing was given for `out`, `x`, `w`"),
+    ]
+    for call, text in wrong * 2:
+        with pytest.raises(TypeError, match=text):
+            call()
+    assert not out.any()
+
+
 def test_wrong_calls_after_the_entry_is_installed():
     """PAR-1: the slow path explains, natively missed."""
     a, out = np.arange(3, dtype=np.float32), np.zeros(3, np.float32)

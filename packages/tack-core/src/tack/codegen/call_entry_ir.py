@@ -34,6 +34,7 @@ declare ptr @PyLong_FromLongLong(i64)
 declare ptr @PyLong_FromUnsignedLongLong(i64)
 declare ptr @PyDict_GetItemWithError(ptr, ptr)
 declare i64 @PyTuple_Size(ptr)
+declare ptr @PyTuple_GetItem(ptr, i64)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
@@ -311,29 +312,126 @@ call:
 }
 """
 
+# The arguments in the order of the parameters, where some are given by keyword or left to their defaults; false: not
+# all are there. Keywords are compared by identity: a call's are interned, as a function's names are.
+_BIND = """
+define internal i1 @bind(ptr %table, ptr %args, i64 %given, ptr %keywords, ptr %bound) noinline {
+  %n = load i64, ptr %table
+  %mostp = getelementptr i64, ptr %table, i64 9
+  %most = load i64, ptr %mostp
+  %namesp = getelementptr i64, ptr %table, i64 10
+  %names = load ptr, ptr %namesp
+  %defaultsp = getelementptr i64, ptr %table, i64 11
+  %defaults = load ptr, ptr %defaultsp
+  %few = icmp ule i64 %given, %most
+  br i1 %few, label %copy0, label %no
+copy0:
+  %i = phi i64 [ 0, %0 ], [ %i1, %copy2 ]
+  %morei = icmp ult i64 %i, %n
+  br i1 %morei, label %copy1, label %count
+copy1:
+  %i1 = add i64 %i, 1
+  %boundp = getelementptr ptr, ptr %bound, i64 %i
+  store ptr null, ptr %boundp
+  %here = icmp ult i64 %i, %given
+  br i1 %here, label %copy, label %copy2
+copy:
+  %argp = getelementptr ptr, ptr %args, i64 %i
+  %arg = load ptr, ptr %argp
+  store ptr %arg, ptr %boundp
+  br label %copy2
+copy2:
+  br label %copy0
+count:
+  %unnamed = icmp eq ptr %keywords, null
+  br i1 %unnamed, label %default0, label %size
+size:
+  %named = call i64 @PyTuple_Size(ptr %keywords)
+  br label %name0
+name0:
+  %k = phi i64 [ 0, %size ], [ %k1, %name3 ]
+  %morek = icmp ult i64 %k, %named
+  br i1 %morek, label %name1, label %default0
+name1:
+  %k1 = add i64 %k, 1
+  %keyword = call ptr @PyTuple_GetItem(ptr %keywords, i64 %k)
+  br label %find0
+find0:
+  %j = phi i64 [ 0, %name1 ], [ %j1, %find1 ]
+  %morej = icmp ult i64 %j, %n
+  br i1 %morej, label %find1, label %no
+find1:
+  %j1 = add i64 %j, 1
+  %namep = getelementptr ptr, ptr %names, i64 %j
+  %name = load ptr, ptr %namep
+  %found = icmp eq ptr %name, %keyword
+  br i1 %found, label %name2, label %find0
+name2:
+  %placep = getelementptr ptr, ptr %bound, i64 %j
+  %before = load ptr, ptr %placep
+  %twice = icmp ne ptr %before, null
+  br i1 %twice, label %no, label %name3
+name3:
+  %at = add i64 %given, %k
+  %valuep = getelementptr ptr, ptr %args, i64 %at
+  %value = load ptr, ptr %valuep
+  store ptr %value, ptr %placep
+  br label %name0
+default0:
+  %d = phi i64 [ 0, %count ], [ 0, %name0 ], [ %d1, %default2 ]
+  %mored = icmp ult i64 %d, %n
+  br i1 %mored, label %default1, label %yes
+default1:
+  %d1 = add i64 %d, 1
+  %slotp = getelementptr ptr, ptr %bound, i64 %d
+  %held = load ptr, ptr %slotp
+  %empty = icmp eq ptr %held, null
+  br i1 %empty, label %fill, label %default2
+fill:
+  %fillp = getelementptr ptr, ptr %defaults, i64 %d
+  %default = load ptr, ptr %fillp
+  store ptr %default, ptr %slotp
+  %none = icmp eq ptr %default, null
+  br i1 %none, label %no, label %default2
+default2:
+  br label %default0
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+"""
+
 _ENTRY = """
 define ptr @tack_entry(ptr %self, ptr %args, i64 %flagged, ptr %names) {
   %block = alloca [$BLOCK_WORDS x i64]
   %keys = alloca [$MAX_PARAMS x i64]
+  %bound = alloca [$MAX_PARAMS x ptr]
   %fromdevice = alloca i8
   %failed = alloca i1
   store i8 0, ptr %fromdevice
   store i1 false, ptr %failed
-  %n = and i64 %flagged, 9223372036854775807
+  %given = and i64 %flagged, 9223372036854775807
   %tablep = getelementptr i8, ptr %self, i64 $kernel_table
   %table = load ptr, ptr %tablep
-  %params = load i64, ptr %table
-  %count = icmp eq i64 %n, %params
-  %positional = icmp eq ptr %names, null
-  %usual = and i1 %count, %positional
-  br i1 %usual, label %args0, label %miss
+  %n = load i64, ptr %table
+  %plainp = getelementptr i64, ptr %table, i64 8
+  %plain = load i64, ptr %plainp
+  %count = icmp eq i64 %given, %plain
+  %unnamed = icmp eq ptr %names, null
+  %usual = and i1 %count, %unnamed
+  br i1 %usual, label %args0, label %named
+named:
+  %complete = call i1 @bind(ptr %table, ptr %args, i64 %given, ptr %names, ptr %bound)
+  br i1 %complete, label %args0, label %miss
 args0:
-  %i = phi i64 [ 0, %0 ], [ %i1, %args2 ]
-  %sum = phi i64 [ 0, %0 ], [ %sum1, %args2 ]
+  %i = phi i64 [ 0, %0 ], [ 0, %named ], [ %i1, %args2 ]
+  %sum = phi i64 [ 0, %0 ], [ 0, %named ], [ %sum1, %args2 ]
+  %from = phi ptr [ %args, %0 ], [ %bound, %named ], [ %from, %args2 ]
   %more = icmp ult i64 %i, %n
   br i1 %more, label %args1, label %guards
 args1:
-  %objp = getelementptr ptr, ptr %args, i64 %i
+  %objp = getelementptr ptr, ptr %from, i64 %i
   %obj = load ptr, ptr %objp
   %key = getelementptr i64, ptr %keys, i64 %i
   %i3 = mul i64 %i, 3
@@ -409,7 +507,7 @@ skip:
   %r1 = add i64 %r, 1
   br label %row0
 miss:
-  %again = call ptr @slow(ptr %self, ptr %args, i64 %n, ptr %names)
+  %again = call ptr @slow(ptr %self, ptr %args, i64 %given, ptr %names)
   ret ptr %again
 }
 """
@@ -433,7 +531,7 @@ def call_entry_source(layout: Layout, foreign_order: str) -> str:
         "TABLE_WORDS": str(len(TABLE_HEADER)),
         "ROW_WORDS": str(len(ROW_HEADER)),
     }
-    text = _DECLARATIONS + CLASSIFY + _GUARDS + _OVERLAP + _RUN + _SLOW + _ENTRY
+    text = _DECLARATIONS + CLASSIFY + _GUARDS + _OVERLAP + _RUN + _SLOW + _BIND + _ENTRY
     for name in sorted(values, key=len, reverse=True):
         text = text.replace("$" + name, values[name])
     return text

@@ -7,7 +7,13 @@ from tack.lang.records import record
 MAX_PARAMS = 32  # the frame is fixed; kernels with more parameters keep the slow path
 
 # The kernel's table: a header, then rows. All words are i64.
-TABLE_HEADER = ("params", "guards", "guards_address", "rows", "cells", "cells_address", "dicts", "dicts_address")
+TABLE_HEADER = (
+    *("params", "guards", "guards_address", "rows", "cells", "cells_address", "dicts", "dicts_address"),
+    "plain",  # how many arguments a call without keywords has that gives them all, or -1
+    "positional",  # how many may be given by position
+    "names_address",  # of each parameter, or 0 where it has no keyword
+    "defaults_address",  # of each parameter, or 0
+)
 GUARD_WORDS = 4  # dict address, name address, expected object, address of the dict behind it or 0
 CELL_WORDS = 2  # cell address, expected object
 DICT_WORDS = 2  # dict address, its version when its guards were last seen to hold; written by the entry

@@ -148,12 +148,11 @@ class KernelState:
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Launch the kernel; returns its trailing result, or None. This is the slow path of the native entry."""
-        given = args
         if kwargs or len(args) != self.count or len(args) > self.binder.positional:
             args = self.binder.bind(args, kwargs)
         lowering, left = self.lowering_for(args)
         if lowering.entry is None:
-            return self.launch(lowering, left, left is given)
+            return self.launch(lowering, left, left is args)
         if lowering.known_ir is not None:
             return lowering.entry.kernel(*left)
         with instances_known(instances_in(args)):
@@ -215,7 +214,7 @@ class KernelState:
                 entry.tables.publish((), row)
                 return
             if self._tables is None:
-                self._tables = Tables(self.kernel)
+                self._tables = Tables(self.kernel, self.binder)
             self._tables.publish(lowering.captures, row)
 
     def _apply_pins(self, lowering: Lowering, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import ctypes
 import functools
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from tack.runtime.native_code import NativeCode, keep_forever, kept
 
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
+    from tack.runtime.binding import Binder
 
 MAX_ROWS = 8
 # NumPy's scalar types that are passed by value, and how the word behind their header is read.
@@ -45,7 +46,7 @@ _NATIVE_ORDER, _FOREIGN_ORDER = ("<", ">") if sys.byteorder == "little" else (">
 _API = (
     "PyFloat_Type PyLong_Type PyBool_Type _Py_NoneStruct PyLong_AsLongLongAndOverflow "
     "PyFloat_FromDouble PyLong_FromLongLong PyLong_FromUnsignedLongLong PyDict_GetItemWithError "
-    "PyTuple_Size PyObject_Vectorcall PyEval_SaveThread PyEval_RestoreThread Py_IncRef Py_DecRef"
+    "PyTuple_Size PyTuple_GetItem PyObject_Vectorcall PyEval_SaveThread PyEval_RestoreThread Py_IncRef Py_DecRef"
 ).split()
 
 
@@ -78,8 +79,9 @@ class Row:
 class Tables:
     """The tables of one kernel. A new one replaces the old by one store; the last few stay readable."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
+    def __init__(self, kernel: Kernel, binder: Binder | None = None) -> None:
+        """Without a binder all arguments are given by position."""
+        self._kernel, self._binder = kernel, binder
         self._captures: tuple[Capture, ...] = ()
         self._rows: list[Row] = []
         self._kept: deque[object] = deque(maxlen=4)
@@ -99,16 +101,27 @@ class Tables:
             return
         self._captures = captures
         self._rows = [row, *(self._rows if same else ())][:MAX_ROWS]
-        blocks = guards.blocks()
+        count = len(row.keys)
+        blocks = [*guards.blocks(), *map(_words, self._parameters(count))]
         places = [ctypes.addressof(block) for block in blocks]
-        flat = [len(row.keys), guards.count, places[0], len(self._rows)]
+        flat = [count, guards.count, places[0], len(self._rows)]
         flat += [len(guards.cells) // call_table.CELL_WORDS, places[1], len(guards.dicts), places[2]]
+        positional = self._binder.positional if self._binder else count
+        flat += [count if positional == count else -1, positional, *places[3:]]
         flat += [w for r in self._rows for w in r.words()]
         table = (ctypes.c_int64 * len(flat))(*flat)
-        self._kept.append((table, blocks, captures))
+        self._kept.append((table, blocks, captures, self._binder))
         # In this order: the entry reads the table as soon as it is set.
         self._kernel._table = ctypes.addressof(table)
         self._kernel._entry = address
+
+    def _parameters(self, count: int) -> tuple[list[int], list[int]]:
+        """The addresses of their names, where they may be keywords, and of their defaults, or 0."""
+        if self._binder is None:
+            return [0] * count, [0] * count
+        names = self._binder.names
+        keywords = [0 if name in self._binder.positional_only else id(name) for name in names]
+        return keywords, [id(self._binder.defaults[n]) if n in self._binder.defaults else 0 for n in names]
 
     def withdraw(self) -> None:
         """Send every call to the slow path until the next `publish`."""
@@ -159,7 +172,11 @@ class Guards:
     def blocks(self) -> list[Any]:
         """The three as memory that the entry reads; no dict has been looked at yet, so versions are -1."""
         versions = [word for dict_ in self.dicts for word in (dict_, -1)]
-        return [(ctypes.c_int64 * (len(words) + 1))(*words) for words in (self.names, self.cells, versions)]
+        return [_words(words) for words in (self.names, self.cells, versions)]
+
+
+def _words(words: Sequence[int]) -> Any:
+    return (ctypes.c_int64 * (len(words) + 1))(*words)
 
 
 @functools.cache
