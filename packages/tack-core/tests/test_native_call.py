@@ -117,6 +117,46 @@ def test_scalars_of_every_kind(value, target):
         assert wanted == value, "the slow path is right, too"
 
 
+def edges(dtype):
+    """Numbers at the ends of a NumPy type, as Python's."""
+    if dtype.kind == "b":
+        return [False, True]
+    if dtype.kind in "iu":
+        return sorted({0, 1, 3, int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)})
+    most = float(np.finfo(dtype).max)
+    return [0.0, -0.0, 1.5, most, -most, float(np.finfo(dtype).smallest_subnormal), math.inf, -math.inf, math.nan]
+
+
+NUMPY_NUMBERS = [(np.dtype(c).type, v) for c in "?bBhHiIlLqQefd" for v in edges(np.dtype(c))]
+TYPED_NUMBERS = [(t, v) for t in DTYPES for v in edges(t.numpy)]
+
+
+@pytest.mark.parametrize(("kind", "value"), [*NUMPY_NUMBERS, *TYPED_NUMBERS])
+def test_numbers_with_a_type_are_taken_natively(kind, value, slow_calls):
+    """PAR-4: NumPy's scalars are plain numbers, Tack's keep their type; neither costs a call in Python."""
+    real = isinstance(value, float)
+    target = np.zeros(1, np.float64 if real else np.uint64 if value >= 2**63 else np.int64)
+    number, is_taken = kind(value), kind is not np.float16 and (real or value < 2**63)
+    k = installed(result_of(), number if is_taken else 0, target)
+    slow_calls.clear()
+    got = k(number, target)
+    assert len(slow_calls) == (not is_native() or not is_taken)
+    for found in (got, float(target[0]) if real else int(target[0])):
+        assert type(found) is (float if real else int)
+        assert np.float64(found).tobytes() == np.float64(value).tobytes() if real else found == value
+    assert k(number, target) == slow(k, number, target) or math.isnan(value)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, tack.f32, tack.f64])
+def test_floats_with_a_type_beside_f32(kind, slow_calls):
+    """PAR-4: NumPy's become f32 where no argument is f64, Tack's keep theirs."""
+    out, number = np.zeros(1, np.float32), kind(0.1)
+    k = installed(result_of(), number, out)
+    slow_calls.clear()
+    assert k(number, out) == (0.1 if kind is tack.f64 else float(np.float32(0.1)))
+    assert out[0] == np.float32(0.1) and len(slow_calls) == (not is_native())
+
+
 @pytest.mark.parametrize("value", [F32_LIMIT, -F32_LIMIT, 1e300])
 def test_floats_beyond_f32(value):
     """PAR-4: f64 beside an f64 array; an error where it would become infinite; infinity itself is fine."""
@@ -399,6 +439,52 @@ def test_forms_of_calls():
         out[:] = -1
         form()
         assert out.tolist() == [0 * s + t, 1 * s + t, 2 * s + t]
+
+
+def test_keywords_and_defaults_are_taken_natively(slow_calls):
+    """PAR-1: in any order, after any number by position; keywords that are not interned are found by Python."""
+    k = filling("out, /, x, y=20, *, z=300, w", "out.size * 0 + x + y + z + w")
+    out = np.zeros(2, np.int64)
+    calls = [
+        (lambda: k(out, 1, 2, z=3, w=4), 10),
+        (lambda: k(out, 1, w=4), 325),
+        (lambda: k(out, w=4, x=1), 325),
+        (lambda: k(out, y=2, z=3, w=4, x=1), 10),
+        (lambda: k(out, **{"w": 5}, x=1, y=-1), 305),
+    ]
+    for call, _ in calls * (NATIVE_AFTER + 2):
+        call()
+    slow_calls.clear()
+    for call, expected in calls:
+        call()
+        assert out.tolist() == [expected] * 2
+    assert len(slow_calls) == (0 if is_native() else len(calls))
+    slow_calls.clear()
+    k(out, 1, **{"".join(["w", ""]).encode().decode(): 7, "".join("zz"[:1]): 1})
+    assert out.tolist() == [1 + 20 + 1 + 7] * 2
+
+
+def test_wrong_keywords_after_the_entry_is_installed():
+    """PAR-1: what is by position only, by keyword only, given twice, or missing."""
+    k = filling("out, /, x, y=20, *, z=300, w", "x + y + z + w")
+    out = np.zeros(2, np.int64)
+    for _ in range(NATIVE_AFTER + 2):
+        k(out, 1, 2, z=3, w=4)
+    out[:] = 0
+    wrong = [
+        (lambda: k(out, 1, 2, 3, 4), "5 positional arguments were given; it takes 3"),
+        (lambda: k(out, 1, 2, 3, w=4), "4 positional arguments were given; it takes 3"),
+        (lambda: k(out, 1), "nothing was given for `w`"),
+        (lambda: k(out, w=1), "nothing was given for `x`"),
+        (lambda: k(out, 1, x=1, w=1), "two values were given for `x`"),
+        (lambda: k(out=out, x=1, w=1), "`out` is given by position only"),
+        (lambda: k(out, 1, w=1, v=1), "no parameter `v`"),
+        (lambda: k(), "nothing was given for `out`, `x`, `w`"),
+    ]
+    for call, text in wrong * 2:
+        with pytest.raises(TypeError, match=text):
+            call()
+    assert not out.any()
 
 
 def test_wrong_calls_after_the_entry_is_installed():

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 
 from tack.codegen import call_table
+from tack.codegen.call_arguments_ir import CLASSIFY
 from tack.codegen.call_table import F32_LIMIT, MAX_PARAMS, ROW_HEADER, TABLE_HEADER, Layout
 from tack.lang.records import field_names
 
@@ -18,6 +19,9 @@ _DECLARATIONS = """
 @tack_Array = external global i8
 @tack_ndarray = external global i8
 @tack_codes = external global [64 x i8]
+@tack_numpy_scalars = external global i8
+@tack_Scalar = external global i8
+@tack_dtypes = external global i8
 @tack_slow = external global i8
 @tack_device = external global i64
 @PyFloat_Type = external global i8
@@ -30,141 +34,13 @@ declare ptr @PyLong_FromLongLong(i64)
 declare ptr @PyLong_FromUnsignedLongLong(i64)
 declare ptr @PyDict_GetItemWithError(ptr, ptr)
 declare i64 @PyTuple_Size(ptr)
+declare ptr @PyTuple_GetItem(ptr, i64)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
 declare double @llvm.fabs.f64(double)
-"""
-
-# The key of one argument into *key and its three words into words[0..2]; false: not for native code.
-_CLASSIFY = """
-define internal i1 @classify(ptr %obj, ptr %key, ptr %words, ptr %fromdevice) alwaysinline {
-  %overflow = alloca i32
-  %w1 = getelementptr i64, ptr %words, i64 1
-  %w2 = getelementptr i64, ptr %words, i64 2
-  %tp = getelementptr i8, ptr %obj, i64 $ob_type
-  %type = load ptr, ptr %tp
-  %isarray = icmp eq ptr %type, @tack_Array
-  br i1 %isarray, label %array, label %t1
-t1:
-  %isfloat = icmp eq ptr %type, @PyFloat_Type
-  br i1 %isfloat, label %real, label %t2
-t2:
-  %isnd = icmp eq ptr %type, @tack_ndarray
-  br i1 %isnd, label %nd, label %t3
-t3:
-  %islong = icmp eq ptr %type, @PyLong_Type
-  %isbool = icmp eq ptr %type, @PyBool_Type
-  %isint = or i1 %islong, %isbool
-  br i1 %isint, label %whole, label %no
-array:
-  %akp = getelementptr i8, ptr %obj, i64 $array_key
-  %ak = load i64, ptr %akp
-  %adp = getelementptr i8, ptr %obj, i64 $array_data
-  %ad = load i64, ptr %adp
-  %anp = getelementptr i8, ptr %obj, i64 $array_nbytes
-  %an = load i64, ptr %anp
-  %asp = getelementptr i8, ptr %obj, i64 $array_dims
-  %as = load i64, ptr %asp
-  %ready = icmp ne i64 %as, 0
-  store i64 %ak, ptr %key
-  store i64 %ad, ptr %words
-  store i64 %an, ptr %w1
-  store i64 %as, ptr %w2
-  store i8 1, ptr %fromdevice
-  ret i1 %ready
-real:
-  %dvp = getelementptr i8, ptr %obj, i64 $float_value
-  %d = load double, ptr %dvp
-  %size = call double @llvm.fabs.f64(double %d)
-  %big = fcmp oge double %size, $F32_LIMIT
-  %finite = fcmp olt double %size, 0x7FF0000000000000
-  %wide = and i1 %big, %finite
-  %fk = select i1 %wide, i64 $KEY_FLOAT_WIDE, i64 $KEY_FLOAT
-  %bits = bitcast double %d to i64
-  store i64 %fk, ptr %key
-  store i64 %bits, ptr %words
-  store i64 0, ptr %w1
-  store i64 0, ptr %w2
-  ret i1 true
-whole:
-  %v = call i64 @PyLong_AsLongLongAndOverflow(ptr %obj, ptr %overflow)
-  %of = load i32, ptr %overflow
-  %fits = icmp eq i32 %of, 0
-  %low = trunc i64 %v to i32
-  %back = sext i32 %low to i64
-  %small = icmp eq i64 %back, %v
-  %ik = select i1 %small, i64 $KEY_INT32, i64 $KEY_INT64
-  store i64 %ik, ptr %key
-  store i64 %v, ptr %words
-  store i64 0, ptr %w1
-  store i64 0, ptr %w2
-  ret i1 %fits
-nd:
-  %fp = getelementptr i8, ptr %obj, i64 $ndarray_flags
-  %flags = load i32, ptr %fp
-  %layout = and i32 %flags, 257
-  %plain = icmp eq i32 %layout, 257
-  br i1 %plain, label %nd1, label %no
-nd1:
-  %dp = getelementptr i8, ptr %obj, i64 $ndarray_descr
-  %descr = load ptr, ptr %dp
-  %bp = getelementptr i8, ptr %descr, i64 $descr_byteorder
-  %order = load i8, ptr %bp
-  %foreign = icmp eq i8 %order, $FOREIGN
-  br i1 %foreign, label %no, label %nd2
-nd2:
-  %np = getelementptr i8, ptr %descr, i64 $descr_type_num
-  %num = load i32, ptr %np
-  %known = icmp ult i32 %num, 64
-  br i1 %known, label %nd3, label %no
-nd3:
-  %num64 = zext i32 %num to i64
-  %cp = getelementptr i8, ptr @tack_codes, i64 %num64
-  %packed = load i8, ptr %cp
-  %has = icmp ne i8 %packed, 0
-  br i1 %has, label %nd4, label %no
-nd4:
-  %wide64 = zext i8 %packed to i64
-  %item = lshr i64 %wide64, 4
-  %code = and i64 %wide64, 15
-  %rp = getelementptr i8, ptr %obj, i64 $ndarray_ndim
-  %rank32 = load i32, ptr %rp
-  %rank = zext i32 %rank32 to i64
-  %sp = getelementptr i8, ptr %obj, i64 $ndarray_dims
-  %dims = load ptr, ptr %sp
-  br label %size0
-size0:
-  %k = phi i64 [ 0, %nd4 ], [ %k1, %size1 ]
-  %nbytes = phi i64 [ %item, %nd4 ], [ %nbytes1, %size1 ]
-  %more = icmp ult i64 %k, %rank
-  br i1 %more, label %size1, label %nd5
-size1:
-  %ep = getelementptr i64, ptr %dims, i64 %k
-  %extent = load i64, ptr %ep
-  %nbytes1 = mul i64 %nbytes, %extent
-  %k1 = add i64 %k, 1
-  br label %size0
-nd5:
-  %writeable = and i32 %flags, 1024
-  %fixed = icmp eq i32 %writeable, 0
-  %ro = select i1 %fixed, i64 $READ_ONLY, i64 0
-  %rank8 = shl i64 %rank, 8
-  %nk0 = or i64 %code, %rank8
-  %nk = or i64 %nk0, %ro
-  %datap = getelementptr i8, ptr %obj, i64 $ndarray_data
-  %data = load i64, ptr %datap
-  %dims64 = ptrtoint ptr %dims to i64
-  store i64 %nk, ptr %key
-  store i64 %data, ptr %words
-  store i64 %nbytes, ptr %w1
-  store i64 %dims64, ptr %w2
-  ret i1 true
-no:
-  ret i1 false
-}
 """
 
 # Whether every captured name still holds the object that the table's rows were compiled for. A dict that has not
@@ -436,29 +312,126 @@ call:
 }
 """
 
+# The arguments in the order of the parameters, where some are given by keyword or left to their defaults; false: not
+# all are there. Keywords are compared by identity: a call's are interned, as a function's names are.
+_BIND = """
+define internal i1 @bind(ptr %table, ptr %args, i64 %given, ptr %keywords, ptr %bound) noinline {
+  %n = load i64, ptr %table
+  %mostp = getelementptr i64, ptr %table, i64 9
+  %most = load i64, ptr %mostp
+  %namesp = getelementptr i64, ptr %table, i64 10
+  %names = load ptr, ptr %namesp
+  %defaultsp = getelementptr i64, ptr %table, i64 11
+  %defaults = load ptr, ptr %defaultsp
+  %few = icmp ule i64 %given, %most
+  br i1 %few, label %copy0, label %no
+copy0:
+  %i = phi i64 [ 0, %0 ], [ %i1, %copy2 ]
+  %morei = icmp ult i64 %i, %n
+  br i1 %morei, label %copy1, label %count
+copy1:
+  %i1 = add i64 %i, 1
+  %boundp = getelementptr ptr, ptr %bound, i64 %i
+  store ptr null, ptr %boundp
+  %here = icmp ult i64 %i, %given
+  br i1 %here, label %copy, label %copy2
+copy:
+  %argp = getelementptr ptr, ptr %args, i64 %i
+  %arg = load ptr, ptr %argp
+  store ptr %arg, ptr %boundp
+  br label %copy2
+copy2:
+  br label %copy0
+count:
+  %unnamed = icmp eq ptr %keywords, null
+  br i1 %unnamed, label %default0, label %size
+size:
+  %named = call i64 @PyTuple_Size(ptr %keywords)
+  br label %name0
+name0:
+  %k = phi i64 [ 0, %size ], [ %k1, %name3 ]
+  %morek = icmp ult i64 %k, %named
+  br i1 %morek, label %name1, label %default0
+name1:
+  %k1 = add i64 %k, 1
+  %keyword = call ptr @PyTuple_GetItem(ptr %keywords, i64 %k)
+  br label %find0
+find0:
+  %j = phi i64 [ 0, %name1 ], [ %j1, %find1 ]
+  %morej = icmp ult i64 %j, %n
+  br i1 %morej, label %find1, label %no
+find1:
+  %j1 = add i64 %j, 1
+  %namep = getelementptr ptr, ptr %names, i64 %j
+  %name = load ptr, ptr %namep
+  %found = icmp eq ptr %name, %keyword
+  br i1 %found, label %name2, label %find0
+name2:
+  %placep = getelementptr ptr, ptr %bound, i64 %j
+  %before = load ptr, ptr %placep
+  %twice = icmp ne ptr %before, null
+  br i1 %twice, label %no, label %name3
+name3:
+  %at = add i64 %given, %k
+  %valuep = getelementptr ptr, ptr %args, i64 %at
+  %value = load ptr, ptr %valuep
+  store ptr %value, ptr %placep
+  br label %name0
+default0:
+  %d = phi i64 [ 0, %count ], [ 0, %name0 ], [ %d1, %default2 ]
+  %mored = icmp ult i64 %d, %n
+  br i1 %mored, label %default1, label %yes
+default1:
+  %d1 = add i64 %d, 1
+  %slotp = getelementptr ptr, ptr %bound, i64 %d
+  %held = load ptr, ptr %slotp
+  %empty = icmp eq ptr %held, null
+  br i1 %empty, label %fill, label %default2
+fill:
+  %fillp = getelementptr ptr, ptr %defaults, i64 %d
+  %default = load ptr, ptr %fillp
+  store ptr %default, ptr %slotp
+  %none = icmp eq ptr %default, null
+  br i1 %none, label %no, label %default2
+default2:
+  br label %default0
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+"""
+
 _ENTRY = """
 define ptr @tack_entry(ptr %self, ptr %args, i64 %flagged, ptr %names) {
   %block = alloca [$BLOCK_WORDS x i64]
   %keys = alloca [$MAX_PARAMS x i64]
+  %bound = alloca [$MAX_PARAMS x ptr]
   %fromdevice = alloca i8
   %failed = alloca i1
   store i8 0, ptr %fromdevice
   store i1 false, ptr %failed
-  %n = and i64 %flagged, 9223372036854775807
+  %given = and i64 %flagged, 9223372036854775807
   %tablep = getelementptr i8, ptr %self, i64 $kernel_table
   %table = load ptr, ptr %tablep
-  %params = load i64, ptr %table
-  %count = icmp eq i64 %n, %params
-  %positional = icmp eq ptr %names, null
-  %usual = and i1 %count, %positional
-  br i1 %usual, label %args0, label %miss
+  %n = load i64, ptr %table
+  %plainp = getelementptr i64, ptr %table, i64 8
+  %plain = load i64, ptr %plainp
+  %count = icmp eq i64 %given, %plain
+  %unnamed = icmp eq ptr %names, null
+  %usual = and i1 %count, %unnamed
+  br i1 %usual, label %args0, label %named
+named:
+  %complete = call i1 @bind(ptr %table, ptr %args, i64 %given, ptr %names, ptr %bound)
+  br i1 %complete, label %args0, label %miss
 args0:
-  %i = phi i64 [ 0, %0 ], [ %i1, %args2 ]
-  %sum = phi i64 [ 0, %0 ], [ %sum1, %args2 ]
+  %i = phi i64 [ 0, %0 ], [ 0, %named ], [ %i1, %args2 ]
+  %sum = phi i64 [ 0, %0 ], [ 0, %named ], [ %sum1, %args2 ]
+  %from = phi ptr [ %args, %0 ], [ %bound, %named ], [ %from, %args2 ]
   %more = icmp ult i64 %i, %n
   br i1 %more, label %args1, label %guards
 args1:
-  %objp = getelementptr ptr, ptr %args, i64 %i
+  %objp = getelementptr ptr, ptr %from, i64 %i
   %obj = load ptr, ptr %objp
   %key = getelementptr i64, ptr %keys, i64 %i
   %i3 = mul i64 %i, 3
@@ -534,14 +507,14 @@ skip:
   %r1 = add i64 %r, 1
   br label %row0
 miss:
-  %again = call ptr @slow(ptr %self, ptr %args, i64 %n, ptr %names)
+  %again = call ptr @slow(ptr %self, ptr %args, i64 %given, ptr %names)
   ret ptr %again
 }
 """
 
 _CONSTANTS = (
     "GUARD_WORDS CELL_WORDS DICT_WORDS MAX_DICTS KEY_INT32 KEY_INT64 KEY_FLOAT KEY_FLOAT_WIDE READ_ONLY MAX_PARAMS "
-    "OVERLAP_ANY RESULT_FLOAT RESULT_SIGNED RESULT_UNSIGNED"
+    "OVERLAP_ANY RESULT_FLOAT RESULT_SIGNED RESULT_UNSIGNED SCALAR_SIGNED SCALAR_REAL KEY_REALS"
 ).split()
 
 
@@ -558,7 +531,7 @@ def call_entry_source(layout: Layout, foreign_order: str) -> str:
         "TABLE_WORDS": str(len(TABLE_HEADER)),
         "ROW_WORDS": str(len(ROW_HEADER)),
     }
-    text = _DECLARATIONS + _CLASSIFY + _GUARDS + _OVERLAP + _RUN + _SLOW + _ENTRY
+    text = _DECLARATIONS + CLASSIFY + _GUARDS + _OVERLAP + _RUN + _SLOW + _BIND + _ENTRY
     for name in sorted(values, key=len, reverse=True):
         text = text.replace("$" + name, values[name])
     return text

@@ -148,12 +148,11 @@ class KernelState:
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Launch the kernel; returns its trailing result, or None. This is the slow path of the native entry."""
-        given = args
         if kwargs or len(args) != self.count or len(args) > self.binder.positional:
             args = self.binder.bind(args, kwargs)
         lowering, left = self.lowering_for(args)
         if lowering.entry is None:
-            return self.launch(lowering, left, left is given)
+            return self.launch(lowering, left, left is args)
         if lowering.known_ir is not None:
             return lowering.entry.kernel(*left)
         with instances_known(instances_in(args)):
@@ -215,7 +214,7 @@ class KernelState:
                 entry.tables.publish((), row)
                 return
             if self._tables is None:
-                self._tables = Tables(self.kernel)
+                self._tables = Tables(self.kernel, self.binder)
             self._tables.publish(lowering.captures, row)
 
     def _apply_pins(self, lowering: Lowering, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -252,6 +251,8 @@ def _native_is_due(calls: int) -> bool:
 
 def native_keys(lowering: Lowering, call: BoundCall, args: tuple[Any, ...]) -> tuple[int, ...] | None:
     """The keys that the native entry finds for these arguments; None if it cannot take such a call."""
+    from tack.runtime.native_call import NUMPY_SCALARS
+
     pins = dict(lowering.pins)
     keys = list(call.keys)
     for i, arg in enumerate(args):
@@ -261,10 +262,12 @@ def native_keys(lowering: Lowering, call: BoundCall, args: tuple[Any, ...]) -> t
                 return None
             keys[i] &= ~DEVICE_MASK
         elif i in pins:
-            if not (pins[i] is i64 and kind is int) and not (pins[i] is f64 and kind is float):
+            whole = kind is int or (kind in NUMPY_SCALARS and issubclass(kind, np.integer))
+            real = kind is float or (kind in NUMPY_SCALARS and issubclass(kind, np.floating))
+            if not (pins[i] is i64 and whole) and not (pins[i] is f64 and real):
                 return None  # whether the value fits, or must be converted, is for the slow path to say
-            keys[i] = _float_key(arg) if kind is float else KEY_INT32 if -(1 << 31) <= arg < 1 << 31 else KEY_INT64
-        elif kind not in (Array, float, int, bool) or keys[i] == KEY_UINT64:
+            keys[i] = _float_key(float(arg)) if real else KEY_INT32 if -(1 << 31) <= arg < 1 << 31 else KEY_INT64
+        elif kind not in (Array, float, int, bool, Scalar, *NUMPY_SCALARS) or keys[i] == KEY_UINT64:
             return None
     return tuple(keys)
 

@@ -11,18 +11,20 @@ import ctypes
 import functools
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tack.codegen import call_table
 from tack.codegen.call_entry_ir import call_entry_source
+from tack.codegen.call_table import KEY_TYPED, SCALAR_REAL, SCALAR_SIGNED
 from tack.lang.array import ARRAY_OFFSETS, Array
 from tack.lang.kernel import KERNEL_OFFSETS, _Kernel
 from tack.lang.names import MISSING, Capture, CellName, GlobalNames, ModuleNames
 from tack.lang.records import record
-from tack.lang.types import DTYPES, DType
+from tack.lang.types import DTYPES, DType, Scalar, f32, i8
 from tack.runtime.code_store import digest_of, is_kept
 from tack.runtime.device import current_number
 from tack.runtime.host_identity import code_target
@@ -30,14 +32,21 @@ from tack.runtime.native_code import NativeCode, keep_forever, kept
 
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
+    from tack.runtime.binding import Binder
 
 MAX_ROWS = 8
+# NumPy's scalar types that are passed by value, and how the word behind their header is read.
+NUMPY_SCALARS = {
+    np.dtype(letter).type: 64 - 8 * np.dtype(letter).itemsize | kind
+    for letters, kind in (("bhilq", SCALAR_SIGNED), ("?BHILQ", 0), ("fd", SCALAR_REAL))
+    for letter in letters
+}
 _ENTRY_SYMBOL = "tack_entry"
 _NATIVE_ORDER, _FOREIGN_ORDER = ("<", ">") if sys.byteorder == "little" else (">", "<")
 _API = (
     "PyFloat_Type PyLong_Type PyBool_Type _Py_NoneStruct PyLong_AsLongLongAndOverflow "
     "PyFloat_FromDouble PyLong_FromLongLong PyLong_FromUnsignedLongLong PyDict_GetItemWithError "
-    "PyTuple_Size PyObject_Vectorcall PyEval_SaveThread PyEval_RestoreThread Py_IncRef Py_DecRef"
+    "PyTuple_Size PyTuple_GetItem PyObject_Vectorcall PyEval_SaveThread PyEval_RestoreThread Py_IncRef Py_DecRef"
 ).split()
 
 
@@ -70,8 +79,9 @@ class Row:
 class Tables:
     """The tables of one kernel. A new one replaces the old by one store; the last few stay readable."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
+    def __init__(self, kernel: Kernel, binder: Binder | None = None) -> None:
+        """Without a binder all arguments are given by position."""
+        self._kernel, self._binder = kernel, binder
         self._captures: tuple[Capture, ...] = ()
         self._rows: list[Row] = []
         self._kept: deque[object] = deque(maxlen=4)
@@ -91,16 +101,27 @@ class Tables:
             return
         self._captures = captures
         self._rows = [row, *(self._rows if same else ())][:MAX_ROWS]
-        blocks = guards.blocks()
+        count = len(row.keys)
+        blocks = [*guards.blocks(), *map(_words, self._parameters(count))]
         places = [ctypes.addressof(block) for block in blocks]
-        flat = [len(row.keys), guards.count, places[0], len(self._rows)]
+        flat = [count, guards.count, places[0], len(self._rows)]
         flat += [len(guards.cells) // call_table.CELL_WORDS, places[1], len(guards.dicts), places[2]]
+        positional = self._binder.positional if self._binder else count
+        flat += [count if positional == count else -1, positional, *places[3:]]
         flat += [w for r in self._rows for w in r.words()]
         table = (ctypes.c_int64 * len(flat))(*flat)
-        self._kept.append((table, blocks, captures))
+        self._kept.append((table, blocks, captures, self._binder))
         # In this order: the entry reads the table as soon as it is set.
         self._kernel._table = ctypes.addressof(table)
         self._kernel._entry = address
+
+    def _parameters(self, count: int) -> tuple[list[int], list[int]]:
+        """The addresses of their names, where they may be keywords, and of their defaults, or 0."""
+        if self._binder is None:
+            return [0] * count, [0] * count
+        names = self._binder.names
+        keywords = [0 if name in self._binder.positional_only else id(name) for name in names]
+        return keywords, [id(self._binder.defaults[n]) if n in self._binder.defaults else 0 for n in names]
 
     def withdraw(self) -> None:
         """Send every call to the slow path until the next `publish`."""
@@ -151,7 +172,11 @@ class Guards:
     def blocks(self) -> list[Any]:
         """The three as memory that the entry reads; no dict has been looked at yet, so versions are -1."""
         versions = [word for dict_ in self.dicts for word in (dict_, -1)]
-        return [(ctypes.c_int64 * (len(words) + 1))(*words) for words in (self.names, self.cells, versions)]
+        return [_words(words) for words in (self.names, self.cells, versions)]
+
+
+def _words(words: Sequence[int]) -> Any:
+    return (ctypes.c_int64 * (len(words) + 1))(*words)
 
 
 @functools.cache
@@ -201,12 +226,17 @@ def _imports() -> dict[str, int]:
         numpy_type = np.dtype(letter)
         ours = next(t for t in DTYPES if t.numpy == numpy_type)
         codes[numpy_type.num] = ours.itemsize << 4 | ours.code
-    _kept.append(codes)
+    scalars = (ctypes.c_int64 * (2 * len(NUMPY_SCALARS) + 1))(*chain(*((id(t), k) for t, k in NUMPY_SCALARS.items())))
+    dtypes = (ctypes.c_int64 * (2 * len(DTYPES) + 1))(*chain(*((id(t), KEY_TYPED | t.code) for t in DTYPES)))
+    _kept.extend((codes, scalars, dtypes))
     symbols = {name: _api_address(name) for name in _API}
     return symbols | {
         "tack_Array": id(Array),
         "tack_ndarray": id(np.ndarray),
         "tack_codes": ctypes.addressof(codes),
+        "tack_numpy_scalars": ctypes.addressof(scalars),
+        "tack_Scalar": id(Scalar),
+        "tack_dtypes": ctypes.addressof(dtypes),
         "tack_slow": id(_Kernel.__call__),
         "tack_device": ctypes.addressof(current_number),
     }
@@ -235,6 +265,9 @@ def find_layout() -> call_table.Layout | None:
         kernel_table=KERNEL_OFFSETS["_table"],
         kernel_running=KERNEL_OFFSETS["_running"],
         float_value=16,
+        scalar_value=16,
+        typed_dtype=16,
+        typed_value=24,
         cell_content=16,
         dict_version=24 if _dicts_have_versions() else None,
     )
@@ -253,8 +286,11 @@ def _python_lies_so(at: call_table.Layout) -> bool:
 
     (cell,) = holder.__closure__ or ()
     floats = ((0.5, 0x3FE0000000000000), (-2.0, -(1 << 62)))
-    return _word(cell, at.cell_content) == id(held) and all(
-        _word(x, at.float_value, ctypes.c_int64) == bits for x, bits in floats
+    typed = Scalar(f32, 0.5), Scalar(i8, -3)
+    return (
+        _word(cell, at.cell_content) == id(held)
+        and all(_word(x, at.float_value, ctypes.c_int64) == bits for x, bits in floats)
+        and all(_word(x, at.typed_dtype) == id(x.dtype) and _word(x, at.typed_value) == id(x.value) for x in typed)
     )
 
 
@@ -298,4 +334,12 @@ def _numpy_lies_so(at: call_table.Layout, probe: np.ndarray[Any, Any]) -> bool:
         and _word(probe.T, at.ndarray_flags, ctypes.c_int) & 0x1 == 0
         and all(_word(np.dtype(t), at.descr_type_num, ctypes.c_int) == np.dtype(t).num for t in "bBhHiIlLqQfd")
         and _word(foreign, at.descr_byteorder, ctypes.c_uint8) == ord(_FOREIGN_ORDER)
+        and all(_scalar_lies_so(at, kind) for kind in NUMPY_SCALARS)
     )
+
+
+def _scalar_lies_so(at: call_table.Layout, kind: type[np.generic]) -> bool:
+    """Whether a NumPy scalar's bytes lie where they should, in an object that has a whole word there."""
+    probe = kind(1)
+    held = (ctypes.c_char * probe.itemsize).from_address(id(probe) + at.scalar_value).raw
+    return held == probe.tobytes() and kind.__basicsize__ >= at.scalar_value + 8
