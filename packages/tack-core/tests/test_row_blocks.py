@@ -205,6 +205,35 @@ def test_jumps_and_locals(first: str, second: str, together: bool, loop: str) ->
     assert np.array_equal(variant(4, a, b, c)[3], arrays[2].numpy())
 
 
+ENDED_EARLY = """
+@tack.kernel
+def main(m, a, b, c):
+    for i in range(c.shape[0]):
+        if m == 1:
+            continue
+        for k in range(a.shape[1]):
+            for j in range(c.shape[1]):
+                c[i, j] += a[i, k] * b[k, j]
+        if m == 2:
+            c[i, 0] = 7
+            continue
+        c[i, 0] += 100
+"""
+
+
+@pytest.mark.parametrize("m", [0, 1, 2])
+def test_iterations_that_all_end_early(m: int) -> None:
+    main, rng = run_text(ENDED_EARLY)["main"], np.random.default_rng(3)
+    a, b = rng.integers(0, 9, (11, 7)), rng.integers(0, 9, (7, 19))
+    c = np.zeros((11, 19), np.int64)
+    variant = Compiled(typed_ir(main, m, a, b, c), None, disjoint=True, cuts=CUTS)
+    assert variant.row_plans
+    want = c if m == 1 else a @ b
+    if m != 1:
+        want[:, 0] = 7 if m == 2 else want[:, 0] + 100
+    assert np.array_equal(variant(m, a, b, c)[3], want)
+
+
 ROW_PROGRAMS = 30
 REFERENCE_EVERY = 3
 

@@ -207,7 +207,10 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
                 self._write(row_name(index, row), Value(self._position(*start_and_step, own), i64))
                 for name, value in nest.entering:
                     self._write(row_name(name, row), value)
-            self._block(plan.body)
+            done = self.f.label("iterated")  # where a `continue` of all rows goes
+            self._region(Region(done, done), plan.body)
+            self.f.br(done)
+            self.f.open(done)
 
         def one(position: str) -> None:
             done = self.f.label("iterated")

@@ -2,15 +2,18 @@
 
 ``if c: continue`` followed by the rest becomes ``if c: pass`` with the rest in its `else`; where that cannot be, a flag
 says whether the rest still runs. So control flow around collectives is a tree, and reasons about it see the condition.
+Their loops then count by variables that nothing else assigns.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 from tack.lang import ir
-from tack.lang.ir_building import Symbols, assign, const, var
-from tack.lang.types import i32
+from tack.lang.intervals import assigned_by
+from tack.lang.ir_building import Symbols, assign, const, rebuild, var
+from tack.lang.types import i32, i64
 
 
 def without_continue(
@@ -21,6 +24,24 @@ def without_continue(
     The statements are used up: they are part of the result.
     """
     return _Jumps(has_collectives, symbols).block(body, None)
+
+
+def with_own_counters(
+    body: list[ir.IRStmt], has_collectives: Callable[[object], bool], symbols: Symbols
+) -> list[ir.IRStmt]:
+    """The body, in which loops with collectives count by variables of their own where the user's has other assignments:
+    that one is then a local like any, which each lane may keep a value of."""
+    others = {name for node in ir.walk(body) if not isinstance(node, ir.IRFor) for name in assigned_by(node)}
+
+    def replaced(node: object) -> ir.IRFor | None:
+        if not isinstance(node, ir.IRFor) or node.var not in others or not has_collectives(node.body):
+            return None
+        twin, loc = copy.copy(node), node.loc
+        twin.var = symbols.add(f"{node.var}.count", "loop", loc, i64)
+        twin.body = [assign(node.var, var(twin.var, i64, loc)), *rebuild(node.body, replaced)]
+        return twin
+
+    return rebuild(body, replaced)  # type: ignore[no-any-return]
 
 
 class _Jumps:

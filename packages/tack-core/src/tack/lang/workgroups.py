@@ -31,7 +31,7 @@ from tack.lang.records import replace
 from tack.lang.types import i32, i64
 from tack.lang.uniformity import Control, Uniformity, Why
 from tack.lang.workgroup_calls import Collectives, uses_workgroup
-from tack.lang.workgroup_jumps import without_continue
+from tack.lang.workgroup_jumps import with_own_counters, without_continue
 
 
 def split_workgroups(kernel: ir.IRKernel) -> ir.IRKernel:
@@ -97,7 +97,8 @@ class _Loop:
         self.kernel, self.loop, self.collectives, self.symbols = kernel, loop, collectives, collectives.symbols
         self.declared = shared
         body = collectives.block(_GroupNumbers(kernel, loop).rewrite(loop.body))
-        self.body = without_continue(body, collectives.in_nodes, self.symbols)
+        body = without_continue(body, collectives.in_nodes, self.symbols)
+        self.body = with_own_counters(body, collectives.in_nodes, self.symbols)
         self.assigned = assigned(self.body)
         varying = {
             name: Why(f"`{self.symbols.table[name].source_name}`, which is different for each of them", loop.loc)
