@@ -68,6 +68,7 @@ ON_OWN_MEMORY = {
     "test_texture3d",
     "test_wide_accesses",
     "test_workgroup_differential",
+    "test_workgroup_loops",
     "test_workgroups",
 }
 

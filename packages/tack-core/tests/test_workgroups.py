@@ -348,44 +348,6 @@ def test_uniform_locals_change_in_program_order(device):
     check(order_of_uniform_values, 8, ints(13), zeros(13), 13)
 
 
-def counts_on(a, out, n, by):
-    for i in range(n):
-        total = 0
-        for g in range(3):
-            total += a[i] * g
-            tack.barrier()
-            for _ in range(by):
-                g += 1
-            total += g
-            tack.barrier()
-            for _ in range(g % 4):
-                tack.barrier()
-                total += 100
-        out[i] = total
-
-
-def counts_apart(a, out, n, by):
-    for i in range(n):
-        total = 0
-        for g in range(3):
-            tack.barrier()
-            total += g * 10
-            g += tack.thread_id() * by
-            tack.barrier()
-            total += g
-        g = a[i] + 0
-        tack.barrier()
-        out[i] = total + g * 1000
-
-
-@pytest.mark.requires("workgroups")
-@pytest.mark.parametrize("kernel", [counts_on, counts_apart])
-@pytest.mark.parametrize("n", [8, 13])
-def test_variables_of_loops_with_collectives_are_locals(device, kernel, n):
-    """GRP-12: what the body assigns to one holds to the end of the iteration, and the next one has its own number."""
-    check(kernel, 8, ints(n), zeros(n), n, 2)
-
-
 def block_control(a, out, n):
     for i in range(n):
         most = tack.block_max(tack.f32(a[i]))

@@ -41,11 +41,11 @@ class _Writer:
 
     def statement(self, depth: int, indent: int, loops: list[str]) -> list[str]:
         pad, rng = "    " * indent, self.rng
-        kind = rng.choice(["set"] * 4 + (["for"] * 4 + ["if", "while"] if depth else []) + ["jump"] * bool(loops))
+        kind = rng.choice(["set"] * 4 + (["for"] * 4 + ["if", "while"] if depth else []) + ["jump"])
         if kind == "set":
             return [f"{pad}{self.assignment(loops)}\n"]
         if kind == "jump":
-            jump = rng.choice(["break", "continue"])
+            jump = rng.choice(["break", "continue"]) if loops else "continue"
             extra = [f"{pad}    {self.assignment(loops)}\n"] if rng.random() < 0.5 else []
             return [f"{pad}if {self.condition(loops)}:\n", *extra, f"{pad}    {jump}\n"]
         if kind == "if":
