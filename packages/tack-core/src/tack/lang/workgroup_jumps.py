@@ -7,12 +7,12 @@ Their loops then count by variables that nothing else assigns.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 
 from tack.lang import ir
 from tack.lang.intervals import assigned_by
-from tack.lang.ir_building import Symbols, assign, const, rebuild, var
+from tack.lang.ir_building import Symbols, assign, const, var
+from tack.lang.records import replace
 from tack.lang.types import i32, i64
 
 
@@ -33,15 +33,30 @@ def with_own_counters(
     that one is then a local like any, which each lane may keep a value of."""
     others = {name for node in ir.walk(body) if not isinstance(node, ir.IRFor) for name in assigned_by(node)}
 
-    def replaced(node: object) -> ir.IRFor | None:
-        if not isinstance(node, ir.IRFor) or node.var not in others or not has_collectives(node.body):
-            return None
-        twin, loc = copy.copy(node), node.loc
-        twin.var = symbols.add(f"{node.var}.count", "loop", loc, i64)
-        twin.body = [assign(node.var, var(twin.var, i64, loc)), *rebuild(node.body, replaced)]
-        return twin
+    def block(nodes: list[ir.IRStmt]) -> list[ir.IRStmt]:
+        return [renewed(node) if has_collectives(node) else node for node in nodes]
 
-    return rebuild(body, replaced)  # type: ignore[no-any-return]
+    def renewed(node: ir.IRStmt) -> ir.IRStmt:
+        # Collectives stay the nodes that they are: what refuses one looks up how it was reached.
+        match node:
+            case ir.IRFor(loc=loc) if node.var in others:
+                counter = symbols.add(f"{node.var}.count", "loop", loc, i64)
+                own = assign(node.var, var(counter, i64, loc))
+                return ir.IRFor(
+                    loc=loc,
+                    var=counter,
+                    start=node.start,
+                    stop=node.stop,
+                    step=node.step,
+                    body=[own, *block(node.body)],
+                )
+            case ir.IRFor() | ir.IRWhile():
+                return replace(node, body=block(node.body))
+            case ir.IRIf():
+                return replace(node, then=block(node.then), other=block(node.other))
+        return node
+
+    return block(body)
 
 
 class _Jumps:
