@@ -18,6 +18,7 @@ import test_workgroup_differential as programs
 from kernel_text import run_text
 from lane_rig import Compiled, same_bits, typed_ir
 from tack.codegen.lane_cost import vector_unit
+from tack.codegen.tile_plan import below_group
 from tack.lang import ir
 from tack.lang.intervals import Intervals
 from tack.lang.serial_workgroups import serialise_workgroups
@@ -198,6 +199,15 @@ def test_random_programs(seed: int) -> None:
     want = Compiled(tree, 1)(*args)
     for width in (None, 4):
         assert same_bits(Compiled(tree, width, disjoint=True)(*args), want), f"seed {seed}:\n{writer_text}"
+
+
+def test_the_number_of_lanes_is_not_below_the_group() -> None:
+    """It equals the size of a full workgroup; only the variables of loops over lanes are below it."""
+    a = np.zeros((64, 64), np.float32)
+    tree = serial(run_text(TILED.format(tile=16, dtype="f32"))["main"], a, a, a, 2, 1024)
+    known = below_group(tree)
+    assert "%lanes" in tree.symbols and "%lanes" not in known
+    assert {"%lane", "%high", "%low"} <= set(known) and set(known.values()) == {256}
 
 
 def test_intervals() -> None:

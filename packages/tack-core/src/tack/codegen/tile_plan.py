@@ -79,7 +79,7 @@ def plan_passes(
 ) -> dict[int, LanePlan]:
     """By identity of the serial loop: the passes of a loop over workgroups that run as lanes."""
     plans: dict[int, LanePlan] = {}
-    below = {name: kernel.group for name in kernel.symbols if name.startswith(PASSES)}
+    below = below_group(kernel)
     for node in _passes(loop.body) if below else ():
         bounds = ir.IRRange(start=node.start, stop=node.stop, step=node.step)
         lane_loop = ir.IRParallelFor(loc=node.loc, vars=[node.var], ranges=[bounds], body=node.body)
@@ -87,6 +87,11 @@ def plan_passes(
         if plan is not None:
             plans[id(node)] = replace(plan, streams=None)
     return plans
+
+
+def below_group(kernel: ir.IRKernel) -> dict[str, int]:
+    """The variables of passes, which are below the size of a workgroup; `%lanes`, how many one has, may equal it."""
+    return {name: kernel.group for name, s in kernel.symbols.items() if s.kind == "loop" and name.startswith(PASSES)}
 
 
 def _passes(body: list[ir.IRStmt]) -> Iterator[ir.IRFor]:
