@@ -33,6 +33,30 @@ except cuda_driver.CudaError as error:
     print(error)
 """
 
+FIRST_CALL = """
+import json, sys, threading
+sys.path[:0] = json.loads(sys.stdin.read())["paths"]
+from rigs import device_rig
+device_rig.install()
+import tack
+from user import kernel
+with tack.device(NAME):
+    x, out = tack.ones(8), tack.zeros(8)
+    threads = [thread.name for thread in threading.enumerate()]
+    before = {name for name in sys.modules if name.startswith("tack.")}
+    kernel(x, out)
+    assert (out.numpy() == 2.0).all()
+assert "tack-load-ahead" not in threads, threads
+print(*sorted(name for name in sys.modules if name.startswith("tack.") and name not in before))
+"""
+KERNEL = """
+import tack
+@tack.kernel
+def kernel(x, out):
+    for i in range(out.shape[0]):
+        out[i] = 2.0 * x[i]
+"""
+
 
 def test_compiles_with_safe_math():
     """FLT-1: exactly these options; the text checks use the same."""
@@ -69,6 +93,18 @@ def test_a_library_is_loaded_ahead(tmp_path):
     thread.join()
     loaded = Path("/proc/self/maps").read_text()
     assert str(there) in loaded and str(late) not in loaded
+
+
+@pytest.mark.skipif(device_rig.missing() is not None, reason=str(device_rig.missing()))
+@pytest.mark.parametrize("name", ["cuda", "cpu"])
+def test_a_first_call_finds_its_modules_loaded(name, tmp_path, monkeypatch):
+    """They are imported while the driver makes the context, and by nobody after that; "cpu" shows that this can tell."""
+    monkeypatch.setenv("TACK_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "user.py").write_text(KERNEL)
+    script = FIRST_CALL.replace("NAME", repr(name))
+    loaded = other_process.run(script, paths=[str(tmp_path), *sys.path]).split()
+    assert ("tack.runtime.compilation" in loaded) == (name == "cpu")
+    assert name == "cpu" or loaded == []
 
 
 def test_arrays_elsewhere_have_no_cuda_memory():

@@ -253,7 +253,7 @@ def test_pieces_of_long_loops(first: int) -> None:
     library = host_run.build("cuda", text, plan)
     for n in (4096, 5001):
         x, y, out = (at_offset(floats(n, seed=k), 0) for k in range(3))
-        windows = [2.0, *(Window(a.ctypes.data - 4 * first) for a in (x, y, out))]
+        windows = [2.0, *(Window((a.ctypes.data - 4 * first) % 2**64) for a in (x, y, out))]
         launcher = host_run.Launcher(library, typed, plan, (2.0, x, y, out), text)
         launcher.args = tuple(windows)
         launcher.launch(plan.loops[0], None, first, first + n)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import ctypes
+import threading
 from ctypes import byref, c_float, c_int, c_uint64, c_void_p
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from tack.codegen.launch_plan import KernelPlan, LaunchPlan
 from tack.lang.array import Array
 from tack.lang.ir import IRKernel
+from tack.lang.loading import loading
 from tack.runtime.backend import Artifact, Backend, VariantOptions
 from tack.runtime.gpu_driver import GpuDriver, GpuError
 from tack.runtime.gpu_memory import DeviceMemory, Event, HostArray, copy, fill
@@ -72,9 +74,23 @@ class GpuBackend(Backend):
         label = ctypes.create_string_buffer(_NAME_LENGTH)
         driver.device_name(label, _NAME_LENGTH, self._device)
         self.label = label.value.decode()
-        self._stream = Stream(driver, number, f"{self.name} ({self.label})")
+        ahead = threading.Thread(target=self._load_compiler, name="tack-load-ahead")
+        ahead.start()
+        try:
+            self._stream = Stream(driver, number, f"{self.name} ({self.label})")
+        finally:
+            ahead.join()  # so that no process forks, and none ends, in the middle of an import
         self._keep_pool()
         self._modules: list[Module] = []
+
+    def _load_compiler(self) -> None:
+        """Import what first calls need while the driver makes the context, which takes longer and not the GIL."""
+        with loading():
+            import tack.runtime.compilation
+            import tack.runtime.dispatch
+            import tack.runtime.workgroup_limits  # noqa: F401
+
+            self.dialect()
 
     def attribute(self, name: str) -> int:
         """An attribute of the device by its name in `attributes`."""
