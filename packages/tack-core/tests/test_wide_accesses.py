@@ -3,6 +3,7 @@ alignment, mixture of widths and overlap; and which loops are such. The oracle i
 
 from __future__ import annotations
 
+from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -252,8 +253,9 @@ def test_pieces_of_long_loops(first: int) -> None:
     text, plan = host_run.generate("cuda", typed, DISJOINT)
     library = host_run.build("cuda", text, plan)
     for n in (4096, 5001):
-        x, y, out = (at_offset(floats(n, seed=k), 0) for k in range(3))
-        windows = [2.0, *(Window((a.ctypes.data - 4 * first) % 2**64) for a in (x, y, out))]
+        x, y, out = (np.frombuffer(mmap(-1, 4 * n), np.float32) for _ in range(3))  # its addresses are beyond 2**43
+        x[:], y[:] = floats(n, seed=1), floats(n, seed=2)
+        windows = [2.0, *(Window(a.ctypes.data - 4 * first) for a in (x, y, out))]
         launcher = host_run.Launcher(library, typed, plan, (2.0, x, y, out), text)
         launcher.args = tuple(windows)
         launcher.launch(plan.loops[0], None, first, first + n)
