@@ -98,7 +98,7 @@ def test_a_library_is_loaded_ahead(tmp_path):
 @pytest.mark.skipif(device_rig.missing() is not None, reason=str(device_rig.missing()))
 @pytest.mark.parametrize("name", ["cuda", "cpu"])
 def test_a_first_call_finds_its_modules_loaded(name, tmp_path, monkeypatch):
-    """They are imported while the driver makes the context, and by nobody after that; "cpu" shows that this can tell."""
+    """They are imported while the driver makes the context, not after that; "cpu" shows that this can tell."""
     monkeypatch.setenv("TACK_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "user.py").write_text(KERNEL)
     script = FIRST_CALL.replace("NAME", repr(name))
