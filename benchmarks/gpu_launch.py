@@ -246,6 +246,14 @@ begin = time.perf_counter()
 import numpy as np
 import tack
 imported = time.perf_counter()
+from tack.runtime import cuda_backend
+build, builds = cuda_backend.compile_cubin, []
+def timed(*words):
+    begin = time.perf_counter()
+    code = build(*words)
+    builds.append(time.perf_counter() - begin)
+    return code
+cuda_backend.compile_cubin = timed
 @tack.kernel
 def fresh(a, x, y, out):
     for i in range(out.shape[0]):
@@ -266,6 +274,7 @@ with tack.device("cuda") as device:
         assert out.numpy().tolist() == [want] * 8
         with open(sys.argv[1] + kernel.__name__, "w") as file:
             file.write(tack.inspect(kernel, 2.0, x, y, out)["cuda"])
+    print(0, *builds)
 """
 _ALONE = """
 import sys, time
@@ -283,8 +292,9 @@ for name in ("fresh", "second"):
 
 
 def first_calls() -> None:
-    """The first two kernels of a fresh process, without and with the disk cache, and NVRTC alone on the same texts."""
-    seconds: dict[str, list[list[float]]] = {"Tack, cold": [], "NVRTC alone": [], "Tack, from the disk cache": []}
+    """The first two kernels of a fresh process, without and with the disk cache; NVRTC in it and alone."""
+    cold, alone, kept = "Tack, cold", "NVRTC alone", "Tack, from the disk cache"
+    seconds: dict[str, list[list[float]]] = {cold: [], "of which NVRTC": [], alone: [], kept: []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "alone.py").write_text(_ALONE)
@@ -294,8 +304,11 @@ def first_calls() -> None:
             if number == 1:  # the first program on a machine also reads Tack's own files, to know its version
                 _run(program, folder)
                 continue
-            for what, file in zip(seconds, (program, folder / "alone.py", program), strict=True):
-                seconds[what].append(_run(file, folder))
+            found = _run(program, folder)
+            seconds[cold].append(found[:3])
+            seconds["of which NVRTC"].append(found[3:])
+            seconds[alone].append(_run(folder / "alone.py", folder))
+            seconds[kept].append(_run(program, folder)[:3])
     print("\n| a small kernel in a new process, ms | import | first kernel | second kernel |\n|---|--:|--:|--:|")
     for what, rows in seconds.items():
         print("|", what, "|", " | ".join(f"{np.median(column) * 1e3:.1f}" for column in zip(*rows, strict=True)), "|")
