@@ -95,6 +95,17 @@ def test_automatic_grain_gives_about_eight_chunks_a_thread(program: Program, lim
     assert total[0] == chunks
 
 
+@pytest.mark.parametrize(("n", "length"), [(24 * 1024, 1025), (24 * 1025, 1088), (100_000, 4224), (24 * 1087, 1088)])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_long_chunks_begin_where_cache_lines_do(program: Program, n: int, length: int, threads: int) -> None:
+    """Automatic chunks of more than 1,024 iterations are the next multiple of 64; shorter ones even parts and one."""
+    n, ends = n // 3 * threads, (ctypes.c_int64 * n)()
+    with program.pool.set_threads(threads):
+        program.run("ends", ends, n, 0)
+    found = {begin: end for begin, end in enumerate(ends) if end}
+    assert found == {begin: min(n, begin + length) for begin in range(0, n, length)}
+
+
 def test_nesting_deeper_than_there_are_slots(program: Program) -> None:
     state = (ctypes.c_int64 * 2)(DEPTH, 0)
     program.run("deep", state, 2, 1)

@@ -72,6 +72,13 @@ define void @count(ptr %ctx, i64 %b, i64 %e, i64 %lane) {
   ret void
 }
 
+; ctx: i64 ends, by the first index of their chunk
+define void @ends(ptr %ctx, i64 %b, i64 %e, i64 %lane) {
+  %p = getelementptr i64, ptr %ctx, i64 %b
+  store i64 %e, ptr %p
+  ret void
+}
+
 ; ctx: i64 grain, ptr x, ptr partial. partial[chunk] = sum of its part of x, left to right
 define void @chunk_sum(ptr %ctx, i64 %b, i64 %e, i64 %lane) {
   %grain = load i64, ptr %ctx
@@ -136,7 +143,7 @@ compute:
   ret void
 }
 """
-NAMES = ("mark", "nested", "deep", "count", "chunk_sum", "own_lane", "meet")
+NAMES = ("mark", "nested", "deep", "count", "ends", "chunk_sum", "own_lane", "meet")
 
 
 class Program:

@@ -217,7 +217,11 @@ plan:
   %given = icmp sgt i64 %grain, 0
   %wanted_chunks = shl i64 %allowed, $AUTO_CHUNKS_SHIFT
   %even = udiv i64 %n, %wanted_chunks
-  %automatic = add i64 %even, 1
+  %part = add i64 %even, 1
+  %above = add i64 %even, $CHUNK_UNIT
+  %lines = and i64 %above, $CHUNK_MASK                            ; begins where a cache line does, if the arrays do
+  %long = icmp ugt i64 %even, $LONG_CHUNK
+  %automatic = select i1 %long, i64 %lines, i64 %part
   %g = select i1 %given, i64 %grain, i64 %automatic
   %last = sub i64 %n, 1
   %full = udiv i64 %last, %g
