@@ -12,6 +12,7 @@ from tack.runtime.cpu_pool import ThreadPool
 BODIES = """
 declare void @tack_parallel_for(ptr, ptr, i64, i64, i64)
 declare i32 @sched_yield()
+declare i32 @usleep(i32)
 
 ; ++ctx[i], not atomic: no index may be visited twice, let alone at one time
 define void @mark(ptr %ctx, i64 %b, i64 %e, i64 %lane) {
@@ -79,6 +80,13 @@ define void @ends(ptr %ctx, i64 %b, i64 %e, i64 %lane) {
   ret void
 }
 
+; As @ends, in no less than 300 microseconds
+define void @late_ends(ptr %ctx, i64 %b, i64 %e, i64 %lane) {
+  call i32 @usleep(i32 300)
+  call void @ends(ptr %ctx, i64 %b, i64 %e, i64 %lane)
+  ret void
+}
+
 ; ctx: i64 grain, ptr x, ptr partial. partial[chunk] = sum of its part of x, left to right
 define void @chunk_sum(ptr %ctx, i64 %b, i64 %e, i64 %lane) {
   %grain = load i64, ptr %ctx
@@ -143,7 +151,7 @@ compute:
   ret void
 }
 """
-NAMES = ("mark", "nested", "deep", "count", "ends", "chunk_sum", "own_lane", "meet")
+NAMES = ("mark", "nested", "deep", "count", "ends", "late_ends", "chunk_sum", "own_lane", "meet")
 
 
 class Program:

@@ -86,6 +86,7 @@ ACTIVE: Final = 1 << 30  # may be joined
 AUTO_CHUNKS_SHIFT: Final = 3  # eight chunks a thread: enough to balance, few enough to cost nothing
 CHUNK_UNIT: Final = 64  # iterations: whole cache lines of any type. saxpy of 100,000 within the cache: 0.85 of the time
 LONG_CHUNK: Final = 1024  # chunks longer than this are a multiple of the unit, which is then too little to unbalance
+TASTE_SHIFT: Final = 4  # a sixteenth of a chunk is enough to judge by, if it takes a sixteenth of a wake-up
 JUDGE_SHIFT: Final = 2  # four chunks a thread let a caller judge whether a wake-up is worth it
 YIELD_MASK: Final = 255  # a spin yields every 256 pauses
 
@@ -109,6 +110,7 @@ _NAMES: Final[dict[str, object]] = {
     "CHUNK_UNIT": CHUNK_UNIT,
     "CHUNK_MASK": -CHUNK_UNIT,
     "LONG_CHUNK": LONG_CHUNK,
+    "TASTE_SHIFT": TASTE_SHIFT,
     "JUDGE_SHIFT": JUDGE_SHIFT,
     "YIELD_MASK": YIELD_MASK,
     "EVERYBODY": (1 << 31) - 1,
@@ -140,6 +142,7 @@ _STATE = """
 
 declare i32 @llvm.cttz.i32(i32, i1)
 declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.umax.i64(i64, i64)
 """
 
 # ---- For the runtime -------------------------------------------------------------------------------------------------

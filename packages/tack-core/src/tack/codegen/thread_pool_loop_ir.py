@@ -216,14 +216,15 @@ plan:
   %allowed = call i64 @llvm.umin.i64(i64 %most, i64 %threads)
   %given = icmp sgt i64 %grain, 0
   %wanted_chunks = shl i64 %allowed, $AUTO_CHUNKS_SHIFT
-  %even = udiv i64 %n, %wanted_chunks
-  %part = add i64 %even, 1
-  %above = add i64 %even, $CHUNK_UNIT
-  %lines = and i64 %above, $CHUNK_MASK                            ; begins where a cache line does, if the arrays do
-  %long = icmp ugt i64 %even, $LONG_CHUNK
-  %automatic = select i1 %long, i64 %lines, i64 %part
-  %g = select i1 %given, i64 %grain, i64 %automatic
   %last = sub i64 %n, 1
+  %below = udiv i64 %last, %wanted_chunks
+  %even = add i64 %below, 1
+  %above = add i64 %below, $CHUNK_UNIT
+  %lines = and i64 %above, $CHUNK_MASK                           ; begins where a cache line does, if the arrays do
+  %long = icmp ugt i64 %even, $LONG_CHUNK
+  %automatic = select i1 %long, i64 %lines, i64 %even
+  %g = select i1 %given, i64 %grain, i64 %automatic
+  %sample = select i1 %given, i64 0, i64 %automatic              ; who gave a grain may count on its chunks
   %full = udiv i64 %last, %g
   %chunks = add i64 %full, 1
   %team = call i64 @llvm.umin.i64(i64 %allowed, i64 %chunks)
@@ -236,7 +237,7 @@ claim:
 share:
   %s = call ptr @slot_of(i32 %bit)
   call void @open_slot(ptr %s, ptr %body, ptr %ctx, i64 %n, i64 %g, i64 %chunks, i64 %team)
-  call void @run_shared(ptr %s, i64 %chunks, i64 %team, i32 %helpers)
+  call void @run_shared(ptr %s, i64 %chunks, i64 %team, i32 %helpers, i64 %sample)
   call void @close_slot(ptr %s)
   %others = xor i32 %bit, -1
   atomicrmw and ptr @busy, i32 %others release
@@ -251,8 +252,9 @@ out:
   ret void
 }
 
-; The caller's share of an open loop: announces it, wakes sleepers if that pays, takes chunks until none is left.
-define internal void @run_shared(ptr %s, i64 %chunks, i64 %team, i32 %helpers) {
+; The caller's share of an open loop: announces it, wakes sleepers if that pays, takes chunks until none is left. With
+; %sample, the length of a chunk, it judges after a part of the first one: a chunk of a loop over large arrays takes milliseconds.
+define internal void @run_shared(ptr %s, i64 %chunks, i64 %team, i32 %helpers, i64 %sample) {
   %wanted = sub i64 %team, 1
   %started = load atomic i32, ptr @started monotonic, align 4
   %missing = icmp slt i32 %started, %helpers
@@ -278,9 +280,14 @@ judge:                                                           ; a debt from b
   %enough = shl i64 %team, $JUDGE_SHIFT
   %many = icmp uge i64 %chunks, %enough
   %hold = and i1 %many, %modest
-  br i1 %hold, label %alone, label %rouse
+  br i1 %hold, label %taste, label %rouse
+taste:
+  %begun = call i64 @taste(ptr %s, i64 %chunks, i64 %sample, i64 %wake_ticks, i64 %t0)
+  %lengthy = icmp sge i64 %begun, 0
+  br i1 %lengthy, label %rouse, label %alone
 alone:
-  %finished = call i1 @run_chunks(ptr %s, i64 0, i64 0, i64 %wake_ticks, i64 %t0)
+  %since = call i64 @tack_pool_ticks()
+  %finished = call i1 @run_chunks(ptr %s, i64 0, i64 0, i64 %wake_ticks, i64 %since)
   br i1 %finished, label %settle, label %rouse
 settle:
   %t1 = call i64 @tack_pool_ticks()
@@ -290,15 +297,77 @@ settle:
   store atomic i64 %t1, ptr @last_alone monotonic, align 8
   ret void
 rouse:
+  %open_part = phi i64 [-1, %judge], [%begun, %taste], [-1, %alone]
   store atomic i64 0, ptr @debt monotonic, align 8
   %moved = call i1 @note_caller()
   call void @wake_some(i64 %wanted)
-  br i1 %moved, label %let_in, label %work
+  br i1 %moved, label %let_in, label %resume
 let_in:                                                          ; a worker that woke here can only leave if it runs
   call void @yield_cpu()
+  br label %resume
+resume:
+  %is_open = icmp sge i64 %open_part, 0
+  br i1 %is_open, label %rest, label %work
+rest:
+  call void @run_from(ptr %s, i64 %open_part, i64 %sample)
   br label %work
 work:
   call i1 @run_chunks(ptr %s, i64 0, i64 0, i64 0, i64 0)
+  ret void
+}
+
+; The first sixteenth of chunk 0, which nobody but the caller takes while all others sleep. If that was long enough to
+; tell, and the whole looks longer than %bar ticks, the index up to which the chunk has been run; else the whole chunk
+; is run, and -1 returned.
+define internal i64 @taste(ptr %s, i64 %chunks, i64 %sample, i64 %bar, i64 %t0) {
+  %divisible = icmp sgt i64 %sample, 1
+  br i1 %divisible, label %claim, label %no
+claim:
+  %cursor = getelementptr %slot, ptr %s, i32 0, i32 $HOME, i64 0
+  %x = cmpxchg ptr %cursor, i64 0, i64 1 monotonic monotonic
+  %ok = extractvalue {i64, i1} %x, 1
+  br i1 %ok, label %run, label %no
+run:
+  %small = lshr i64 %sample, $TASTE_SHIFT
+  %whole = and i64 %small, $CHUNK_MASK
+  %lines = icmp ne i64 %whole, 0
+  %few = call i64 @llvm.umax.i64(i64 %small, i64 1)
+  %part = select i1 %lines, i64 %whole, i64 %few
+  call void @run_range(ptr %s, i64 0, i64 %part)
+  %t1 = call i64 @tack_pool_ticks()
+  %dt = sub i64 %t1, %t0
+  %least = lshr i64 %bar, $TASTE_SHIFT
+  %sure = icmp uge i64 %dt, %least
+  %parts = udiv i64 %sample, %part
+  %all = mul i64 %parts, %chunks
+  %total = mul i64 %dt, %all
+  %much = icmp ugt i64 %total, %bar
+  %worth = and i1 %sure, %much
+  br i1 %worth, label %yes, label %finish
+finish:
+  call void @run_from(ptr %s, i64 %part, i64 %sample)
+  br label %no
+yes:
+  ret i64 %part
+no:
+  ret i64 -1
+}
+
+; Chunk 0 from index %from on.
+define internal void @run_from(ptr %s, i64 %from, i64 %grain) {
+  %n_p = getelementptr %slot, ptr %s, i32 0, i32 $N
+  %n = load i64, ptr %n_p
+  %stop = call i64 @llvm.umin.i64(i64 %n, i64 %grain)
+  call void @run_range(ptr %s, i64 %from, i64 %stop)
+  ret void
+}
+
+define internal void @run_range(ptr %s, i64 %begin, i64 %stop) {
+  %body_p = getelementptr %slot, ptr %s, i32 0, i32 $BODY
+  %body = load ptr, ptr %body_p
+  %ctx_p = getelementptr %slot, ptr %s, i32 0, i32 $CTX
+  %ctx = load ptr, ptr %ctx_p
+  call void %body(ptr %ctx, i64 %begin, i64 %stop, i64 0)
   ret void
 }
 """
