@@ -14,7 +14,7 @@ from tack.codegen.lane_cost import VectorUnit
 from tack.codegen.llvm_values import BIT, PURE, FunctionText, Value, from_literal, literal, llvm_type
 from tack.codegen.llvm_vectors import VectorEmitter
 from tack.lang.shapes import UNIFORM, VARYING, Shape
-from tack.lang.types import DType, f32, f64, i32
+from tack.lang.types import DType, f32, f64, i32, i64
 
 _WRAPPING: Final = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor", "<<": "shl"}
 _FLOATING: Final = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
@@ -144,24 +144,28 @@ class ArithmeticEmitter(VectorEmitter):
         return operand if self.some else self.f.emit(f"select i1 {self._any(self.mask)}, {t} {operand}, {t} 1")
 
     def _divide_through_floats(self, op: str, a: str, b: str, dtype: DType) -> Value:
-        """Vectors of at most 32 bits: their quotient in binary64 is on the right side of every whole number, so that
-        its floor is exact. There is no vector division of integers."""
-        emit, t, wide = self.f.emit, self._type(dtype, VARYING), self._type(f64, VARYING)
-        convert = "sitofp" if dtype.is_signed else "uitofp"
-        x, y = (emit(f"{convert} {t} {v} to {wide}") for v in (a, b))
-        q = self._intrinsic("floor", f64, emit(f"fdiv {wide} {x}, {y}"), shape=VARYING).ssa
-        if dtype.is_signed or dtype.bits < f32.bits:
-            word = self._type(i32, VARYING)
-            quotient = emit(f"fptosi {wide} {q} to {word}")
-        else:  # no vector conversion to u32 either: by way of a signed number
-            word, half = t, self._constant("0x41E0000000000000", f64, VARYING)
-            moved = emit(f"fptosi {wide} {emit(f'fsub {wide} {q}, {half}')} to {t}")
-            quotient = emit(f"xor {t} {moved}, {self._constant('-2147483648', i32, VARYING)}")
-        if word != t:
-            quotient = emit(f"trunc {word} {quotient} to {t}")
+        """Vectors of at most 32 bits, of which there is no division of integers."""
+        emit, t = self.f.emit, self._type(dtype, VARYING)
+        quotient = (self._quotient_of_16_bits if dtype.bits < f32.bits else self._quotient_of_32_bits)(a, b, dtype)
         if op == "//":
             return Value(quotient, dtype, VARYING)
         return Value(emit(f"sub {t} {a}, {emit(f'mul {t} {quotient}, {b}')}"), dtype, VARYING)
+
+    def _quotient_of_16_bits(self, a: str, b: str, dtype: DType) -> str:
+        """The quotient in binary32 is on the right side of every whole number, so that its floor is exact."""
+        emit, t, real, word = self.f.emit, *(self._type(kind, VARYING) for kind in (dtype, f32, i32))
+        convert = "sitofp" if dtype.is_signed else "uitofp"
+        x, y = (emit(f"{convert} {t} {v} to {real}") for v in (a, b))
+        q = self._intrinsic("floor", f32, emit(f"fdiv {real} {x}, {y}"), shape=VARYING).ssa
+        return emit(f"trunc {word} {emit(f'fptosi {real} {q} to {word}')} to {t}")
+
+    def _quotient_of_32_bits(self, a: str, b: str, dtype: DType) -> str:
+        """The same in binary64. A sum with 1.5 * 2^52 ends in the bits of a whole number, those of -2^31 // -1 too."""
+        emit, t, real, bits = self.f.emit, *(self._type(kind, VARYING) for kind in (dtype, f64, i64))
+        x, y = (emit(f"{'sitofp' if dtype.is_signed else 'uitofp'} {t} {v} to {real}") for v in (a, b))
+        q = self._intrinsic("floor", f64, emit(f"fdiv {real} {x}, {y}"), shape=VARYING).ssa
+        shifted = emit(f"fadd {real} {q}, {self._constant('0x4338000000000000', f64, VARYING)}")
+        return emit(f"trunc {bits} {emit(f'bitcast {real} {shifted} to {bits}')} to {t}")
 
     @staticmethod
     def _power_of_two(value: Value, dtype: DType) -> int | None:

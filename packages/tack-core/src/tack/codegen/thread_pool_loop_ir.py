@@ -253,7 +253,7 @@ out:
 }
 
 ; The caller's share of an open loop: announces it, wakes sleepers if that pays, takes chunks until none is left. With
-; %sample, the length of a chunk, it judges after a part of the first one: a chunk of a loop over large arrays takes milliseconds.
+; %sample, the length of a chunk, it judges after a part of the first one, as a whole one may take milliseconds.
 define internal void @run_shared(ptr %s, i64 %chunks, i64 %team, i32 %helpers, i64 %sample) {
   %wanted = sub i64 %team, 1
   %started = load atomic i32, ptr @started monotonic, align 4
