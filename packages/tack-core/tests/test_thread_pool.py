@@ -98,7 +98,7 @@ def test_automatic_grain_gives_about_eight_chunks_a_thread(program: Program, lim
 @pytest.mark.parametrize(("n", "length"), [(24 * 1024, 1024), (24 * 1025, 1088), (100_000, 4224), (24 * 1087, 1088)])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_long_chunks_begin_where_cache_lines_do(program: Program, n: int, length: int, threads: int) -> None:
-    """Automatic chunks of more than 1,024 iterations are a multiple of 64, shorter ones even parts; so is a begun one."""
+    """Automatic chunks of more than 1,024 iterations are a multiple of 64, shorter ones even; so is a begun one."""
     n, ends = n // 3 * threads, (ctypes.c_int64 * n)()
     with program.pool.set_threads(threads):
         program.run("ends", ends, n, 0)
