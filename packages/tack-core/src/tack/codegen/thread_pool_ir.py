@@ -6,9 +6,10 @@ Kernels call it like a C function::
                            void *ctx, int64 n, int64 grain, int64 limit)
 
 It runs `body` over [0, n) in chunks of `grain` indices (0 or less: about eight chunks a thread) on at most `limit`
-threads (0 or less: all of them) and returns when every chunk is done. Chunk k is always
-[k * grain, min(n, (k + 1) * grain)), whoever runs it: with a given grain, results kept by chunk depend neither on
-scheduling nor on the number of threads. The caller is lane 0; helpers have distinct lanes below min(limit, threads).
+threads (0 or less: all of them) and returns when every chunk is done. With a given grain, chunk k is always
+[k * grain, min(n, (k + 1) * grain)), whoever runs it, and results kept by chunk depend neither on scheduling nor on the
+number of threads; without one, the first chunk may be run in two parts. The caller is lane 0; helpers have distinct
+lanes below min(limit, threads).
 All threads run with the default floating-point mode. A loop too small to share costs a call with ``limit=1``.
 
 Help, never wait for help
@@ -39,7 +40,9 @@ Lazy wake, with debt
     A wake-up costs tens of microseconds, more than many loops. If workers sleep and there are chunks enough to judge
     by, the caller works alone until (time a chunk) x (chunks left) is more than a wake-up. Time so spent in a row of
     short loops adds up as debt, and in the end is worth a wake-up as well: without it, a hot series of 15 us loops
-    would never wake anybody. A caller wakes at most two sleepers; a woken worker that finds work left wakes two more.
+    would never wake anybody. Where no grain was given, a sixteenth of the first chunk is enough to judge by if it took
+    a sixteenth of a wake-up: over large arrays a chunk takes milliseconds, as much as an eighth of the loop. A caller
+    wakes at most two sleepers; a woken worker that finds work left wakes two more.
 
 Sleep elsewhere
     A worker goes to sleep with the last caller's processor taken out of its affinity mask, and has its own mask back
