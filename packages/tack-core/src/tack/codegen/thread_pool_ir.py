@@ -37,9 +37,11 @@ Bounded spins, then sleep
 
 Lazy wake, with debt
     A wake-up costs tens of microseconds, more than many loops. If workers sleep and there are chunks enough to judge
-    by, the caller works alone until (time a chunk) x (chunks left) is more than a wake-up. Time so spent in a row of
-    short loops adds up as debt, and in the end is worth a wake-up as well: without it, a hot series of 15 us loops
-    would never wake anybody. A caller wakes at most two sleepers; a woken worker that finds work left wakes two more.
+    by, the caller works alone until (time a chunk) x (chunks left) is more than a wake-up; it looks after a sixteenth
+    of the first chunk already, as a chunk may take milliseconds. Time so spent in a row of short loops adds up as debt,
+    and in the end is worth a wake-up as well: without it, a hot series of 15 us loops would never wake anybody. A
+    caller wakes at most two sleepers; a woken worker that finds work left wakes two more. Workers beyond the number
+    set, left from a time with more threads, are not missed while they sleep.
 
 Sleep elsewhere
     A worker goes to sleep with the last caller's processor taken out of its affinity mask, and has its own mask back
@@ -141,6 +143,7 @@ _STATE = """
 @slots = internal global [$SLOTS x %slot] zeroinitializer, align 128
 
 declare i32 @llvm.cttz.i32(i32, i1)
+declare i32 @llvm.smax.i32(i32, i32)
 declare i64 @llvm.umin.i64(i64, i64)
 declare i64 @llvm.umax.i64(i64, i64)
 """

@@ -265,7 +265,10 @@ start:
 announce:                                                        ; first the epoch, then a look for sleepers: a worker
   atomicrmw add ptr @epoch, i32 1 seq_cst                        ; does the reverse, so one of the two sees the other
   %sleepers = load atomic i32, ptr @sleepers seq_cst, align 4
-  %asleep = icmp sgt i32 %sleepers, 0
+  %there = load atomic i32, ptr @started monotonic, align 4      ; once more threads were set, they are more than wanted
+  %more = sub i32 %there, %helpers
+  %surplus = call i32 @llvm.smax.i32(i32 %more, i32 0)
+  %asleep = icmp sgt i32 %sleepers, %surplus
   br i1 %asleep, label %judge, label %work
 judge:                                                           ; a debt from before an idle time counts no more
   %wake_ticks = load i64, ptr @wake_ticks
