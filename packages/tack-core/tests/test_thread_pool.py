@@ -124,6 +124,15 @@ def test_a_long_loop_wakes_others_after_a_part_of_its_first_chunk(program: Progr
     assert ends[0] == 12
 
 
+def test_a_first_chunk_that_is_dear_after_its_first_part_wakes_others_at_its_end(program: Program) -> None:
+    """As where later iterations do more. Nobody would come to the next chunk, which waits for another thread."""
+    for _ in range(5):
+        time.sleep(0.02)
+        context = (ctypes.c_int64 * 3)(16, 0, 0)
+        program.run("late_meet", context, 24 * 16)
+        assert list(context) == [16, 1, 0]
+
+
 def assert_covered(ends: ctypes.Array[ctypes.c_int64]) -> None:
     at = 0
     while at < len(ends):
