@@ -124,6 +124,15 @@ def test_a_long_loop_wakes_others_after_a_part_of_its_first_chunk(program: Progr
     assert ends[0] == 12
 
 
+def test_a_first_chunk_that_is_dear_after_its_first_part_wakes_others_at_its_end(program: Program) -> None:
+    """As where later iterations do more. Nobody would come to the next chunk, which waits for another thread."""
+    for _ in range(5):
+        time.sleep(0.02)
+        context = (ctypes.c_int64 * 3)(16, 0, 0)
+        program.run("late_meet", context, 24 * 16)
+        assert list(context) == [16, 1, 0]
+
+
 def assert_covered(ends: ctypes.Array[ctypes.c_int64]) -> None:
     at = 0
     while at < len(ends):
@@ -353,6 +362,32 @@ def test_a_worker_sleeps_off_the_callers_cpu_and_gets_it_back() -> None:
     fresh.pool.shutdown()
     assert asleep and awake
     assert os.sched_getaffinity(0) == every
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_workers_beyond_the_number_stay_asleep() -> None:
+    """A row of loops that have the workers they want would wake all others, one after the other."""
+    before = set(os.listdir("/proc/self/task"))
+    fresh = Program(ThreadPool(threads=7))
+    fresh.meet(7)
+    workers = set(os.listdir("/proc/self/task")) - before
+    fresh.pool.set_threads(2)
+
+    def sleeps(worker: str) -> str:
+        status = Path(f"/proc/self/task/{worker}/status").read_text().splitlines()
+        return next(line for line in status if line.startswith("voluntary"))
+
+    def woken() -> int:
+        time.sleep(0.02)
+        counts = {worker: sleeps(worker) for worker in workers}
+        for _ in range(300):
+            fresh.meet(2)
+        time.sleep(0.02)
+        return sum(sleeps(worker) != counts[worker] for worker in workers)
+
+    least = min(woken() for _ in range(20))  # a busy machine may put the one to sleep in between
+    fresh.pool.shutdown()
+    assert len(workers) == 6 and least == 1
 
 
 def test_after_shutdown_loops_run_in_their_callers() -> None:

@@ -87,6 +87,45 @@ define void @late_ends(ptr %ctx, i64 %b, i64 %e, i64 %lane) {
   ret void
 }
 
+; ctx: i64 length of a chunk, i64 another lane has come, i64 chunks that waited for it in vain. Chunk 0 is cheap at its
+; first index and takes 300 microseconds from the next on; each other chunk of lane 0 waits for another lane
+define void @late_meet(ptr %ctx, i64 %b, i64 %e, i64 %lane) {
+  %length = load i64, ptr %ctx
+  %come_p = getelementptr i64, ptr %ctx, i64 1
+  %vain_p = getelementptr i64, ptr %ctx, i64 2
+  %cheap = icmp eq i64 %b, 0
+  br i1 %cheap, label %done, label %dear
+dear:
+  %other = icmp ne i64 %lane, 0
+  br i1 %other, label %come, label %mine
+come:
+  store atomic i64 1, ptr %come_p seq_cst, align 8
+  br label %done
+mine:
+  %rest = icmp slt i64 %b, %length
+  br i1 %rest, label %late, label %look
+late:
+  call i32 @usleep(i32 300)
+  br label %done
+look:
+  %turn = phi i64 [0, %mine], [%turn1, %yield]
+  %seen = load atomic i64, ptr %come_p seq_cst, align 8
+  %alone = icmp eq i64 %seen, 0
+  br i1 %alone, label %count, label %done
+count:
+  %turn1 = add i64 %turn, 1
+  %patient = icmp ult i64 %turn1, 1000000
+  br i1 %patient, label %yield, label %vain
+yield:
+  call i32 @sched_yield()
+  br label %look
+vain:
+  atomicrmw add ptr %vain_p, i64 1 seq_cst
+  br label %done
+done:
+  ret void
+}
+
 ; ctx: i64 grain, ptr x, ptr partial. partial[chunk] = sum of its part of x, left to right
 define void @chunk_sum(ptr %ctx, i64 %b, i64 %e, i64 %lane) {
   %grain = load i64, ptr %ctx
@@ -151,7 +190,7 @@ compute:
   ret void
 }
 """
-NAMES = ("mark", "nested", "deep", "count", "ends", "late_ends", "chunk_sum", "own_lane", "meet")
+NAMES = ("mark", "nested", "deep", "count", "ends", "late_ends", "late_meet", "chunk_sum", "own_lane", "meet")
 
 
 class Program:

@@ -42,7 +42,8 @@ Lazy wake, with debt
     short loops adds up as debt, and in the end is worth a wake-up as well: without it, a hot series of 15 us loops
     would never wake anybody. Where no grain was given, a sixteenth of the first chunk is enough to judge by if it took
     a sixteenth of a wake-up: over large arrays a chunk takes milliseconds, as much as an eighth of the loop. A caller
-    wakes at most two sleepers; a woken worker that finds work left wakes two more.
+    wakes at most two sleepers; a woken worker that finds work left wakes two more. Workers beyond the number set, left
+    from a time with more threads, are not missed while they sleep.
 
 Sleep elsewhere
     A worker goes to sleep with the last caller's processor taken out of its affinity mask, and has its own mask back
@@ -144,6 +145,7 @@ _STATE = """
 @slots = internal global [$SLOTS x %slot] zeroinitializer, align 128
 
 declare i32 @llvm.cttz.i32(i32, i1)
+declare i32 @llvm.smax.i32(i32, i32)
 declare i64 @llvm.umin.i64(i64, i64)
 declare i64 @llvm.umax.i64(i64, i64)
 """

@@ -265,7 +265,10 @@ start:
 announce:                                                        ; first the epoch, then a look for sleepers: a worker
   atomicrmw add ptr @epoch, i32 1 seq_cst                        ; does the reverse, so one of the two sees the other
   %sleepers = load atomic i32, ptr @sleepers seq_cst, align 4
-  %asleep = icmp sgt i32 %sleepers, 0
+  %there = load atomic i32, ptr @started monotonic, align 4      ; once more threads were set, they are more than wanted
+  %more = sub i32 %there, %helpers
+  %surplus = call i32 @llvm.smax.i32(i32 %more, i32 0)
+  %asleep = icmp sgt i32 %sleepers, %surplus
   br i1 %asleep, label %judge, label %work
 judge:                                                           ; a debt from before an idle time counts no more
   %wake_ticks = load i64, ptr @wake_ticks
@@ -297,7 +300,7 @@ settle:
   store atomic i64 %t1, ptr @last_alone monotonic, align 8
   ret void
 rouse:
-  %open_part = phi i64 [-1, %judge], [%begun, %taste], [-1, %alone]
+  %from = phi i64 [%sample, %judge], [%begun, %taste], [%sample, %alone]
   store atomic i64 0, ptr @debt monotonic, align 8
   %moved = call i1 @note_caller()
   call void @wake_some(i64 %wanted)
@@ -306,19 +309,20 @@ let_in:                                                          ; a worker that
   call void @yield_cpu()
   br label %resume
 resume:
-  %is_open = icmp sge i64 %open_part, 0
+  %is_open = icmp slt i64 %from, %sample
   br i1 %is_open, label %rest, label %work
 rest:
-  call void @run_from(ptr %s, i64 %open_part, i64 %sample)
+  call void @run_from(ptr %s, i64 %from, i64 %sample)
   br label %work
 work:
   call i1 @run_chunks(ptr %s, i64 0, i64 0, i64 0, i64 0)
   ret void
 }
 
-; The first sixteenth of chunk 0, which nobody but the caller takes while all others sleep. If that was long enough to
-; tell, and the whole looks longer than %bar ticks, the index up to which the chunk has been run; else the whole chunk
-; is run, and -1 returned.
+; The first sixteenth of chunk 0, which nobody but the caller takes while all others sleep. If that was not long enough
+; to tell, the others judge: they are dearer where the loop's first indices have little to do, and nothing is cold any
+; more. If the whole looks longer than %bar ticks, the index up to which the chunk has been run is returned; else the
+; whole chunk is run, and -1 returned.
 define internal i64 @taste(ptr %s, i64 %chunks, i64 %sample, i64 %bar, i64 %t0) {
   %divisible = icmp sgt i64 %sample, 1
   br i1 %divisible, label %claim, label %no
@@ -346,9 +350,15 @@ run:
   br i1 %worth, label %yes, label %finish
 finish:
   call void @run_from(ptr %s, i64 %part, i64 %sample)
-  br label %no
+  %t2 = call i64 @tack_pool_ticks()
+  %others = sub i64 %t2, %t1
+  %left = sub i64 %chunks, 1
+  %others_total = mul i64 %others, %left
+  %much_left = icmp ugt i64 %others_total, %bar
+  br i1 %much_left, label %yes, label %no
 yes:
-  ret i64 %part
+  %upto = phi i64 [%part, %run], [%sample, %finish]
+  ret i64 %upto
 no:
   ret i64 -1
 }
