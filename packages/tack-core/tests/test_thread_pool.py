@@ -95,6 +95,17 @@ def test_automatic_grain_gives_about_eight_chunks_a_thread(program: Program, lim
     assert total[0] in (chunks, chunks + 1)  # the first in two where the others slept
 
 
+@pytest.mark.parametrize(
+    ("least", "each"), [(1, 8), (4166, 8), (4167, 7), (11_111, 3), (12_000, 2), (50_000, 2), (2**62, 2), (2**63, 2)]
+)
+def test_short_loops_have_fewer_chunks(program: Program, least: int, each: int) -> None:
+    """As many a thread as have the least length, up to eight, and two at least."""
+    total = (ctypes.c_int64 * 2)()
+    program.run("count", total, 100_000, -least)
+    assert total[1] == 100_000
+    assert total[0] in (3 * each, 3 * each + 1)  # the first in two where the others slept
+
+
 @pytest.mark.parametrize(("n", "length"), [(24 * 1024, 1024), (24 * 1025, 1088), (100_000, 4224), (24 * 1087, 1088)])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_long_chunks_begin_where_cache_lines_do(program: Program, n: int, length: int, threads: int) -> None:

@@ -215,7 +215,13 @@ plan:
   %most = select i1 %unlimited, i64 %threads, i64 %limit
   %allowed = call i64 @llvm.umin.i64(i64 %most, i64 %threads)
   %given = icmp sgt i64 %grain, 0
-  %wanted_chunks = shl i64 %allowed, $AUTO_CHUNKS_SHIFT
+  %negative = sub i64 0, %grain
+  %least = call i64 @llvm.umax.i64(i64 %negative, i64 1)         ; anything where a grain was given
+  %each = udiv i64 %n, %allowed
+  %fit = udiv i64 %each, %least
+  %some_chunks = call i64 @llvm.umax.i64(i64 %fit, i64 $FEWEST_CHUNKS)
+  %thread_chunks = call i64 @llvm.umin.i64(i64 %some_chunks, i64 $MOST_CHUNKS)
+  %wanted_chunks = mul i64 %allowed, %thread_chunks
   %last = sub i64 %n, 1
   %below = udiv i64 %last, %wanted_chunks
   %even = add i64 %below, 1
@@ -280,7 +286,9 @@ judge:                                                           ; a debt from b
   %debt = load atomic i64, ptr @debt monotonic, align 8
   %owed = select i1 %cold, i64 0, i64 %debt
   %modest = icmp ule i64 %owed, %wake_ticks
-  %enough = shl i64 %team, $JUDGE_SHIFT
+  %divisible = icmp sgt i64 %sample, 1
+  %each = select i1 %divisible, i64 $FEWEST_CHUNKS, i64 $JUDGED_CHUNKS
+  %enough = mul i64 %team, %each
   %many = icmp uge i64 %chunks, %enough
   %hold = and i1 %many, %modest
   br i1 %hold, label %taste, label %rouse
