@@ -87,40 +87,66 @@ def test_the_largest_counts_do_not_overflow(program: Program, n: int, grain: int
         assert total[0] == -(-n // grain)
 
 
-@pytest.mark.parametrize(("limit", "chunks"), [(0, 3 * 8), (-3, 3 * 8), (1, 8), (2, 2 * 8), (100, 3 * 8)])
-def test_automatic_grain_gives_about_eight_chunks_a_thread(program: Program, limit: int, chunks: int) -> None:
+@pytest.mark.parametrize(("limit", "threads"), [(0, 3), (-3, 3), (2, 2), (100, 3)])
+def test_automatic_chunks_are_claimed_by_the_quarter(program: Program, limit: int, threads: int) -> None:
+    """64 of them a thread, in fewer calls of the body; each a thread at least, and all of them once."""
     total = (ctypes.c_int64 * 2)()
     program.run("count", total, 100_000, 0, limit)
     assert total[1] == 100_000
-    assert total[0] in (chunks, chunks + 1)  # the first in two where the others slept
+    assert threads < total[0] < threads * 32
+
+
+def test_an_automatic_loop_of_one_thread_is_one_call(program: Program) -> None:
+    total = (ctypes.c_int64 * 2)()
+    program.run("count", total, 100_000, 0, 1)
+    assert list(total) == [1, 100_000]
 
 
 @pytest.mark.parametrize(
-    ("least", "each"), [(1, 8), (4166, 8), (4167, 7), (11_111, 3), (12_000, 2), (50_000, 2), (2**62, 2), (2**63, 2)]
+    ("least", "each"), [(1, 64), (520, 64), (521, 63), (11_111, 3), (12_000, 2), (20_000, 1), (2**62, 1), (2**63, 1)]
 )
 def test_short_loops_have_fewer_chunks(program: Program, least: int, each: int) -> None:
-    """As many a thread as have the least length, up to eight, and two at least."""
-    total = (ctypes.c_int64 * 2)()
-    program.run("count", total, 100_000, -least)
-    assert total[1] == 100_000
-    assert total[0] in (3 * each, 3 * each + 1)  # the first in two where the others slept
+    """As many a thread as have the least length, up to 64, and one at least."""
+    length = -(-100_000 // (3 * each))
+    found = ends_of(program, 100_000, -least)
+    assert_chunks(found, 100_000, -(-length // 64) * 64 if length > 1024 else length)
 
 
-@pytest.mark.parametrize(("n", "length"), [(24 * 1024, 1024), (24 * 1025, 1088), (100_000, 4224), (24 * 1087, 1088)])
-@pytest.mark.parametrize("threads", [1, 3])
-def test_long_chunks_begin_where_cache_lines_do(program: Program, n: int, length: int, threads: int) -> None:
-    """Automatic chunks of more than 1,024 iterations are a multiple of 64, shorter ones even; so is a begun one."""
-    n, ends = n // 3 * threads, (ctypes.c_int64 * n)()
-    with program.pool.set_threads(threads):
-        program.run("ends", ends, n, 0)
-    found = {begin: end for begin, end in enumerate(ends) if end}
-    if found[0] != length:  # the others slept, and the first was begun to see whether to wake them
-        assert found[0] == max(64, length // 16 // 64 * 64)
-        found[0] = found.pop(found[0])
-    assert found == {begin: min(n, begin + length) for begin in range(0, n, length)}
+@pytest.mark.parametrize(
+    ("n", "length"), [(192 * 1024, 1024), (192 * 1025, 1088), (500_000, 2624), (192 * 1087, 1088), (192 * 100 - 5, 100)]
+)
+def test_long_chunks_begin_where_cache_lines_do(program: Program, n: int, length: int) -> None:
+    """Automatic chunks of more than 1,024 iterations are a multiple of 64, shorter ones even."""
+    assert_chunks(ends_of(program, n), n, length)
 
 
-@pytest.mark.parametrize(("n", "part"), [(24, None), (48, 1), (24 * 40, 2), (24 * 4096, 256)])
+def test_the_chunk_oracle_sees_another_length() -> None:
+    assert_chunks({0: 128, 128: 192, 192: 200}, 200, 64)
+    for length in (32, 48, 128):
+        with pytest.raises(AssertionError):
+            assert_chunks({0: 128, 128: 192, 192: 200}, 200, length)
+
+
+def ends_of(program: Program, n: int, grain: int = 0) -> dict[int, int]:
+    """Of each call of the body, the first index and the end."""
+    ends = (ctypes.c_int64 * n)()
+    program.run("ends", ends, n, grain)
+    return {begin: end for begin, end in enumerate(ends) if end}
+
+
+def assert_chunks(found: dict[int, int], n: int, length: int) -> None:
+    """Every call has a number of chunks of this length, and some have one; a begun first chunk counts as whole."""
+    if (rest := found.get(found[0])) is not None and found[0] < length:  # begun to see whether to wake the others
+        assert found[0] in (length // 16, max(64, length // 16 // 64 * 64), 1)
+        del found[found[0]]
+        found[0] = rest
+    ends = list(found.values())
+    assert list(found) == [0, *ends[:-1]] and ends[-1] == n
+    assert all(begin % length == 0 for begin in found)
+    assert any(end - begin == length for begin, end in found.items())
+
+
+@pytest.mark.parametrize(("n", "part"), [(24, None), (192 * 2, 1), (192 * 40, 2), (192 * 4096, 256)])
 def test_a_long_loop_wakes_others_after_a_part_of_its_first_chunk(program: Program, n: int, part: int | None) -> None:
     """A whole chunk may take milliseconds. A grain that was given stays whole, as a chunk of one index must."""
     for _ in range(100):
@@ -131,8 +157,8 @@ def test_a_long_loop_wakes_others_after_a_part_of_its_first_chunk(program: Progr
         if ends[0] == (part or 1):
             break
     assert ends[0] == (part or 1)
-    program.run("late_ends", ends, n, 12)
-    assert ends[0] == 12
+    program.run("late_ends", ends, n, n // 2)
+    assert ends[0] == n // 2
 
 
 def test_a_first_chunk_that_is_dear_after_its_first_part_wakes_others_at_its_end(program: Program) -> None:
@@ -140,7 +166,7 @@ def test_a_first_chunk_that_is_dear_after_its_first_part_wakes_others_at_its_end
     for _ in range(5):
         time.sleep(0.02)
         context = (ctypes.c_int64 * 3)(16, 0, 0)
-        program.run("late_meet", context, 24 * 16)
+        program.run("late_meet", context, 192 * 16)
         assert list(context) == [16, 1, 0]
 
 

@@ -1,61 +1,69 @@
-"""Whether a loop goes to the thread pool follows from the work that a launch finds, and not from the loop alone."""
+"""What is known of the length of an iteration: it decides how finely a loop is cut, and never what it computes."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
 
 import tack
-from lane_rig import Compiled, typed_ir
+from tack.codegen.work_estimate import has_unknown_trips, lengths
+from tack.lang.ir import IRParallelFor
+from tack.runtime.compilation import type_kernel
+from tack.runtime.dispatch import prepare
 
 
 @tack.kernel
-def by_extent(a, n, out):
-    for i in range(out.shape[0]):
-        total = 0
-        for j in range(a.shape[0]):
-            total += a[j]
-        out[i] = total
+def literal(y: tack.Array, m: tack.i64):
+    for i in range(y.shape[0]):
+        for k in range(4):
+            y[i] += k
 
 
 @tack.kernel
-def by_parameter(a, n, out):
-    for i in range(out.shape[0]):
-        total = 0
-        for j in range(n):
-            total += a[j]
-        out[i] = total
+def parameter(y: tack.Array, m: tack.i64):
+    for i in range(y.shape[0]):
+        for k in range(m):
+            y[i] += k
 
 
 @tack.kernel
-def by_local(a, n, out):
-    last = a.shape[0] - 1
-    for i in range(out.shape[0]):
-        total = a[0]
-        for j in range(1, last + 1):
-            total += a[j]
-        out[i] = total
+def extent(y: tack.Array, m: tack.i64):
+    n = y.shape[0]
+    for i in range(n):
+        for k in range(1, n - 1):
+            for j in range(3):
+                y[i] += k * j
 
 
-def shared(kernel: Any, rows: int, length: int) -> int:
-    """How many loops of a call went to the pool; the results are checked on the way."""
-    a, out = np.arange(length, dtype=np.int32), np.zeros(rows, np.int32)
-    compiled = Compiled(typed_ir(kernel, a, length, out), None, shared=False)
-    found = compiled(a, length, out)[-1]
-    assert found.tolist() == [length * (length - 1) // 2] * rows
-    return compiled.calls
+@tack.kernel
+def computed(y: tack.Array, m: tack.i64):
+    for i in range(y.shape[0]):
+        for k in range(i * m):
+            y[i] += k
 
 
-@pytest.mark.parametrize("kernel", [by_extent, by_parameter, by_local], ids=lambda k: k.__name__)
-def test_few_long_iterations_are_shared(kernel: Any) -> None:
-    """Two rows of 60,000 elements are worth a second thread; two of ten, or of none, are not."""
-    assert shared(kernel, 2, 60_000) == 1
-    assert shared(kernel, 2, 10) == 0
-    assert shared(kernel, 1, 60_000) == 0, "one iteration cannot be shared"
+@tack.kernel
+def loaded(y: tack.Array, m: tack.i64):
+    for i in range(y.shape[0]):
+        for k in range(m):
+            for j in range(y[i]):
+                y[i] += k * j
 
 
-def test_many_short_iterations_are_shared_as_before() -> None:
-    """Short loops inside count as they did: 40,000 rows of one element are worth it."""
-    assert shared(by_extent, 40_000, 1) == 1
+@tack.kernel
+def waiting(y: tack.Array, m: tack.i64):
+    for i in range(y.shape[0]):
+        while y[i] > 0:
+            y[i] -= m
+
+
+CASES = [(literal, 0, False), (parameter, 1, False), (extent, 1, False), (computed, 0, True), (loaded, 1, True)]
+
+
+@pytest.mark.parametrize(("kernel", "known", "unknown"), [*CASES, (waiting, 0, True)], ids=lambda v: str(v))
+def test_serial_loops_of_unknown_length(kernel, known, unknown):
+    lowering, call = prepare(kernel).bind((np.zeros(4, np.int64), 3), {})
+    typed = type_kernel(lowering.ir, call.values)
+    loop = next(s for s in typed.body if isinstance(s, IRParallelFor))
+    assert len(lengths(loop, typed)) == known
+    assert has_unknown_trips(loop, typed) is unknown

@@ -111,12 +111,26 @@ class CounterEmitter(LaneEmitter):
 
     def _copies_pay(self, sizes: list[str], known: list[Counter]) -> str:
         length, pay = self.f.emit("sub i64 %end, %begin"), "true"
-        for c, size in zip(known, sizes, strict=True):
-            few = self.f.emit(f"icmp ule i64 {size}, {_MOST_BYTES // len(known)}")
-            wanted = self.f.emit(f"mul i64 {size}, {max(1, _ITERATIONS_AN_ELEMENT // c.dtype.itemsize)}")
+        for size, wanted in zip(sizes, self._iterations_for_copies(known, sizes), strict=True):
             enough = self.f.emit(f"icmp uge i64 {length}, {wanted}")
-            pay = self.f.emit(f"and i1 {pay}, {self.f.emit(f'and i1 {few}, {enough}')}")
+            pay = self.f.emit(f"and i1 {pay}, {self.f.emit(f'and i1 {self._may_be_copied(size, known)}, {enough}')}")
         return pay
+
+    def _may_be_copied(self, size: str, known: list[Counter]) -> str:
+        return self.f.emit(f"icmp ule i64 {size}, {_MOST_BYTES // len(known)}")
+
+    def _iterations_for_copies(self, known: list[Counter], sizes: list[str]) -> list[str]:
+        """How long a chunk is for whom a copy of each counter pays."""
+        each = [max(1, _ITERATIONS_AN_ELEMENT // c.dtype.itemsize) for c in known]
+        return [self.f.emit(f"mul i64 {size}, {times}") for size, times in zip(sizes, each, strict=True)]
+
+    def _shortest_counting(self, known: list[Counter], sizes: list[str]) -> str:
+        """What a chunk has at least, lest its threads contend: 0 where they have no copies anyway."""
+        longest, may = "0", "true"
+        for size, wanted in zip(sizes, self._iterations_for_copies(known, sizes), strict=True):
+            longest = self._intrinsic("umax", i64, longest, wanted).ssa
+            may = self.f.emit(f"and i1 {may}, {self._may_be_copied(size, known)}")
+        return self.f.emit(f"select i1 {may}, i64 {longest}, i64 0") if known else "0"
 
     def _element(self, counter: Counter, pointer: str, k: str) -> str:
         return self.f.emit(f"getelementptr {llvm_type(counter.dtype)}, ptr {pointer}, i64 {k}")

@@ -87,10 +87,11 @@ class LLVMCodeGen(LaunchEmitter):
         for statement in self.kernel.body:
             if isinstance(statement, ir.IRParallelFor):
                 name, own = f"body.{len(loops)}", counters(statement, self.kernel) if self.disjoint else []
+                self.counters[id(statement)] = own
                 self._body_function(name, statement, prelude)
                 if own:
                     self._body_function(f"{name}.own", statement, prelude, own)
-                self._chunk_function(len(loops), statement, own)
+                self._chunk_function(len(loops), statement)
                 loops.append(statement)
             elif isinstance(statement, ir.IRReturn):
                 result = statement

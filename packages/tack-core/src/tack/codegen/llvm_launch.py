@@ -23,7 +23,7 @@ from tack.codegen.llvm_counters import Counter, CounterEmitter
 from tack.codegen.llvm_values import FunctionText, Value, llvm_type
 from tack.codegen.row_plan import RowPlan, plan_rows
 from tack.codegen.tile_plan import plan_passes
-from tack.codegen.work_estimate import UNKNOWN_TRIPS, lengths, work
+from tack.codegen.work_estimate import UNKNOWN_TRIPS, has_unknown_trips, lengths, work
 from tack.lang import ir
 from tack.lang.records import record, replace
 from tack.lang.row_blocks import row_name
@@ -38,6 +38,7 @@ PARALLEL_FOR_SYMBOL: Final = "tack_parallel_for"
 
 # Below this much work (units of work_estimate, some microseconds) a second thread costs more than it brings.
 _WORTH_SHARING: Final = 100_000
+_LIKELY_LONGER: Final = 16  # times what is assumed of an iteration with a serial loop of unknown length
 _RANGE_WORDS: Final = 3  # start, step, count
 
 
@@ -69,6 +70,7 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         self.all_lanes = True
         self.streams: dict[int, Streams] = {}
         self.planned: dict[int, tuple[RowPlan | None, LanePlan | None]] = {}
+        self.counters: dict[int, list[Counter]] = {}
 
     # -- parameters
 
@@ -230,7 +232,7 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         positions[0] = rest
         return positions
 
-    def _chunk_function(self, number: int, loop: ir.IRParallelFor, known: list[Counter]) -> None:
+    def _chunk_function(self, number: int, loop: ir.IRParallelFor) -> None:
         """The pool's entry: context word 0 is the argument block, then start, step and count of each range."""
         self.f = FunctionText()
         block = self.f.emit("load ptr, ptr %context")
@@ -238,8 +240,8 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         for word in range(_RANGE_WORDS * len(loop.ranges)):
             place = self.f.emit(f"getelementptr i64, ptr %context, i64 {word + 1}")
             ranges.append(f"i64 {self.f.emit(f'load i64, ptr {place}')}")
-        sizes = [self._block_word(block, counter.position, 1, "i64") for counter in known]
-        self._call_body(number, arguments, ranges, known, sizes)
+        known = self.counters[id(loop)]
+        self._call_body(number, arguments, ranges, known, self._counter_sizes(known, block))
         self.f.close("ret void")
         header = f"define internal void @chunk.{number}(ptr %context, i64 %begin, i64 %end, i64 %lane) nounwind"
         self.module.functions.append(self.f.text(header))
@@ -307,7 +309,7 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         self.f.cond_br(emit(f"icmp ugt i64 {total}, {most}"), share, alone)
         self.f.open(share)
         pool = self.module.declare("void", PARALLEL_FOR_SYMBOL, ["ptr", "ptr", "i64", "i64", "i64"])
-        least = emit(f"sub i64 0, {most}")
+        least = emit(f"sub i64 0, {self._shortest_chunk(loop, most)}")
         self.f.do(f"call void {pool}(ptr @chunk.{number}, ptr {context}, i64 {total}, i64 {least}, i64 0)")
         self.f.br(after)
         self.f.open(alone)
@@ -325,6 +327,18 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
             return str(most)
         fewer = self.f.emit(f"udiv i64 {most * UNKNOWN_TRIPS}, {longest.ssa}")
         return self._intrinsic("umax", i64, fewer, "1").ssa
+
+    def _shortest_chunk(self, loop: ir.IRParallelFor, most: str) -> str:
+        """What a chunk has at least: fewer iterations where nobody knows how long they are, lest one unbalance."""
+        if has_unknown_trips(loop, self.kernel):
+            most = self._intrinsic("umax", i64, self.f.emit(f"udiv i64 {most}, {_LIKELY_LONGER}"), "1").ssa
+        known = self.counters[id(loop)]
+        counting = self._shortest_counting(known, self._counter_sizes(known, self._bounds_block))
+        return most if counting == "0" else self._intrinsic("umax", i64, most, counting).ssa
+
+    def _counter_sizes(self, known: list[Counter], block: str) -> list[str]:
+        """The bytes of each counter."""
+        return [self._block_word(block, counter.position, 1, "i64") for counter in known]
 
     def _length(self, node: ir.IRExpr) -> str:
         if isinstance(node, ir.IRArrayAttr):

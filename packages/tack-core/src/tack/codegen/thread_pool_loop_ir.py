@@ -10,8 +10,9 @@ from typing import Final
 # ---- Chunks ----------------------------------------------------------------------------------------------------------
 
 CHUNKS: Final = """
-; Takes chunks from part %home on, round all parts, until none is left (returns true). With %bar: only until, judged by
-; the time since %t0, the rest looks longer than %bar ticks (returns false).
+; Takes chunks from part %home on, round all parts, until none is left (returns true). A claim takes the loop's share of
+; what is left in a part. With %bar: not more than were done so far, and only until, judged by the time since %t0, the
+; rest looks longer than %bar ticks (returns false).
 define internal i1 @run_chunks(ptr %s, i64 %lane, i64 %home, i64 %bar, i64 %t0) {
   %n_p = getelementptr %slot, ptr %s, i32 0, i32 $N
   %n = load i64, ptr %n_p
@@ -23,6 +24,9 @@ define internal i1 @run_chunks(ptr %s, i64 %lane, i64 %home, i64 %bar, i64 %t0) 
   %ctx = load ptr, ptr %ctx_p
   %homes_p = getelementptr %slot, ptr %s, i32 0, i32 $HOME_COUNT
   %homes = load i64, ptr %homes_p
+  %shift_p = getelementptr %slot, ptr %s, i32 0, i32 $SHIFT
+  %shift = load i64, ptr %shift_p
+  %judging = icmp ne i64 %bar, 0
   br label %part
 part:
   %h = phi i64 [%home, %0], [%h_next, %next]
@@ -38,19 +42,26 @@ look:                                                            ; a look is che
   %open = icmp slt i64 %seen, %end
   br i1 %open, label %claim, label %next
 claim:
-  %k = atomicrmw add ptr %cursor, i64 1 monotonic
+  %seen_left = sub i64 %end, %seen
+  %share = lshr i64 %seen_left, %shift
+  %as_many = call i64 @llvm.umin.i64(i64 %share, i64 %done_now)
+  %careful = select i1 %judging, i64 %as_many, i64 %share
+  %wanted = call i64 @llvm.umax.i64(i64 %careful, i64 1)
+  %k = atomicrmw add ptr %cursor, i64 %wanted monotonic
   %mine = icmp slt i64 %k, %end
   br i1 %mine, label %run, label %next
 run:
+  %there = sub i64 %end, %k
+  %taken = call i64 @llvm.umin.i64(i64 %wanted, i64 %there)
   %begin = mul i64 %k, %grain
   %left = sub i64 %n, %begin
-  %length = call i64 @llvm.umin.i64(i64 %left, i64 %grain)
+  %whole = mul i64 %taken, %grain
+  %length = call i64 @llvm.umin.i64(i64 %left, i64 %whole)
   %stop = add i64 %begin, %length
   call void %body(ptr %ctx, i64 %begin, i64 %stop, i64 %lane)
   br label %ran
 ran:
-  %done_more = add i64 %done_now, 1
-  %judging = icmp ne i64 %bar, 0
+  %done_more = add i64 %done_now, %taken
   br i1 %judging, label %judge, label %look
 judge:
   %worth = call i1 @worth_waking(ptr %s, i64 %t0, i64 %done_more, i64 %bar)
@@ -83,7 +94,7 @@ define internal i1 @worth_waking(ptr %s, i64 %t0, i64 %done, i64 %bar) {
   ret i1 %long
 }
 
-; The same chunks, in order, in this thread alone: no atomics, no slot.
+; All of it in order in this thread alone, in chunks of %grain: no atomics, no slot.
 define internal void @run_serial(ptr %body, ptr %ctx, i64 %n, i64 %grain) {
   br label %chunk
 chunk:
@@ -133,7 +144,7 @@ out:
 
 ; Writes the loop into a claimed slot, deals its chunks into parts and opens it with a ticket for each helper. The state
 ; is stored last: nobody reads the rest before joining through it.
-define internal void @open_slot(ptr %s, ptr %body, ptr %ctx, i64 %n, i64 %grain, i64 %chunks, i64 %team) {
+define internal void @open_slot(ptr %s, ptr %body, ptr %ctx, i64 %n, i64 %grain, i64 %chunks, i64 %team, i64 %shift) {
   %body_p = getelementptr %slot, ptr %s, i32 0, i32 $BODY
   store ptr %body, ptr %body_p
   %ctx_p = getelementptr %slot, ptr %s, i32 0, i32 $CTX
@@ -146,6 +157,8 @@ define internal void @open_slot(ptr %s, ptr %body, ptr %ctx, i64 %n, i64 %grain,
   store i64 %chunks, ptr %chunks_p
   %team_p = getelementptr %slot, ptr %s, i32 0, i32 $TEAM
   store i64 %team, ptr %team_p
+  %shift_p = getelementptr %slot, ptr %s, i32 0, i32 $SHIFT
+  store i64 %shift, ptr %shift_p
   %spent_p = getelementptr %slot, ptr %s, i32 0, i32 $SPENT
   store atomic i64 0, ptr %spent_p monotonic, align 8
   %homes = call i64 @llvm.umin.i64(i64 %team, i64 $HOMES)
@@ -231,6 +244,7 @@ plan:
   %automatic = select i1 %long, i64 %lines, i64 %even
   %g = select i1 %given, i64 %grain, i64 %automatic
   %sample = select i1 %given, i64 0, i64 %automatic              ; who gave a grain may count on its chunks
+  %shift = select i1 %given, i64 63, i64 $CLAIM_SHIFT
   %full = udiv i64 %last, %g
   %chunks = add i64 %full, 1
   %team = call i64 @llvm.umin.i64(i64 %allowed, i64 %chunks)
@@ -242,14 +256,15 @@ claim:
   br i1 %none, label %serial, label %share
 share:
   %s = call ptr @slot_of(i32 %bit)
-  call void @open_slot(ptr %s, ptr %body, ptr %ctx, i64 %n, i64 %g, i64 %chunks, i64 %team)
+  call void @open_slot(ptr %s, ptr %body, ptr %ctx, i64 %n, i64 %g, i64 %chunks, i64 %team, i64 %shift)
   call void @run_shared(ptr %s, i64 %chunks, i64 %team, i32 %helpers, i64 %sample)
   call void @close_slot(ptr %s)
   %others = xor i32 %bit, -1
   atomicrmw and ptr @busy, i32 %others release
   br label %restore
 serial:
-  call void @run_serial(ptr %body, ptr %ctx, i64 %n, i64 %g)
+  %at_once = select i1 %given, i64 %g, i64 %n
+  call void @run_serial(ptr %body, ptr %ctx, i64 %n, i64 %at_once)
   br label %restore
 restore:
   call void @float_mode_leave(i64 %mode)

@@ -55,6 +55,16 @@ def trips(node: ir.IRFor) -> int:
     return UNKNOWN_TRIPS
 
 
+def has_unknown_trips(loop: ir.IRParallelFor, kernel: ir.IRKernel) -> bool:
+    """Whether the length of a serial loop in it is known neither here nor, by `lengths`, at the launch."""
+    inner = [n for n in ir.walk(loop.body) if isinstance(n, ir.IRFor) and not _has_literal_bounds(n)]
+    return len(inner) > len(lengths(loop, kernel)) or any(isinstance(n, ir.IRWhile) for n in ir.walk(loop.body))
+
+
+def _has_literal_bounds(node: ir.IRFor) -> bool:
+    return all(isinstance(bound, ir.IRConst) for bound in (node.start, node.stop, node.step))
+
+
 def lengths(loop: ir.IRParallelFor, kernel: ir.IRKernel) -> list[ir.IRExpr]:
     """What the serial loops inside run to where a launch knows it, nearly: integer parameters and extents of arrays."""
     numbers = {p.name for p in kernel.params if isinstance(p.type, DType) and p.type.is_integer}
