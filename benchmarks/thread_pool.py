@@ -27,7 +27,7 @@ CHUNKS = 16
 REST = 0.02  # before a turn, lest the other pool's threads still spin on the second CPU
 
 BODIES = f"""
-declare void @tack_parallel_for(ptr, ptr, i64, i64, i64)
+declare void @tack_parallel_for(ptr, ptr, i64, i64, i64, i64)
 declare i32 @sched_yield()
 
 define void @empty(ptr %ctx, i64 %b, i64 %e, i64 %lane) {{
@@ -76,7 +76,7 @@ define void @repeat(ptr %body, ptr %ctx, i64 %n, i64 %grain, i64 %limit, i64 %ti
   br label %loop
 loop:
   %i = phi i64 [0, %0], [%j, %loop]
-  call void @tack_parallel_for(ptr %body, ptr %ctx, i64 %n, i64 %grain, i64 %limit)
+  call void @tack_parallel_for(ptr %body, ptr %ctx, i64 %n, i64 %grain, i64 %limit, i64 1)
   %j = add i64 %i, 1
   %more = icmp slt i64 %j, %times
   br i1 %more, label %loop, label %done

@@ -31,7 +31,7 @@ from typed_ir import launch
 
 _Chunk = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _Launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-_ParallelFor = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)
+_ParallelFor = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 4)
 
 
 def typed_ir(kernel: Any, *args: Any) -> IRKernel:
@@ -50,7 +50,8 @@ def host_unit() -> VectorUnit:
 class Compiled:
     """A compiled variant; `cuts` are the places where the iterations are cut into pieces, as parts of the whole.
 
-    Loops go through the pool always if `shared`, else where they are worth it; `calls` counts them. `streaming` asks
+    Loops go through the pool always if `shared`, else where they are worth it; `calls` counts them, and `asked` is what
+    grain, limit and unit the last one asked for. `streaming` asks
     for the code for loops beyond the caches; `handed_over` counts how often plain code called that, in vain.
     """
 
@@ -63,6 +64,7 @@ class Compiled:
     streaming: bool = False
     calls: int = 0
     handed_over: int = 0
+    asked: tuple[int, int, int] = (0, 0, 0)
 
     def __post_init__(self) -> None:
         options = VariantOptions(disjoint=self.disjoint, lanes=self.lanes)
@@ -83,8 +85,9 @@ class Compiled:
         self._library = library
         self._launch = _Launch(library.addresses[LAUNCH_SYMBOL])
 
-    def _pieces(self, chunk: int, context: int, count: int, grain: int, limit: int) -> None:
+    def _pieces(self, chunk: int, context: int, count: int, grain: int, limit: int, unit: int) -> None:
         self.calls += 1
+        self.asked = grain, limit, unit
         places = sorted({0, count, *(int(cut * count) for cut in self.cuts)})
         for begin, end in itertools.pairwise(places):
             _Chunk(chunk)(context, begin, end, 0)

@@ -127,17 +127,35 @@ def test_the_chunk_oracle_sees_another_length() -> None:
             assert_chunks({0: 128, 128: 192, 192: 200}, 200, length)
 
 
-def ends_of(program: Program, n: int, grain: int = 0) -> dict[int, int]:
+@pytest.mark.parametrize(
+    ("n", "unit", "length"),
+    [
+        (256, 64, 64),
+        (300, 64, 64),
+        (16, 16, 16),
+        (20, 16, 16),
+        (192 * 40, 16, 48),
+        (192 * 4, 4, 4),
+        (192 * 1025, 64, 1088),
+    ],
+)
+def test_automatic_chunks_are_whole_units(program: Program, n: int, unit: int, length: int) -> None:
+    """Where code runs so many iterations at once: fewer would take it as long."""
+    assert_chunks(ends_of(program, n, unit=unit), n, length)
+    assert_chunks(ends_of(program, n, -1, unit=unit), n, length)
+
+
+def ends_of(program: Program, n: int, grain: int = 0, unit: int = 1) -> dict[int, int]:
     """Of each call of the body, the first index and the end."""
     ends = (ctypes.c_int64 * n)()
-    program.run("ends", ends, n, grain)
+    program.run("ends", ends, n, grain, unit=unit)
     return {begin: end for begin, end in enumerate(ends) if end}
 
 
 def assert_chunks(found: dict[int, int], n: int, length: int) -> None:
     """Every call has a number of chunks of this length, and some have one; a begun first chunk counts as whole."""
     if (rest := found.get(found[0])) is not None and found[0] < length:  # begun to see whether to wake the others
-        assert found[0] in (length // 16, max(64, length // 16 // 64 * 64), 1)
+        assert found[0] in (length // 16, max(64, length // 16 // 64 * 64), 1, 4, 16)
         del found[found[0]]
         found[0] = rest
     ends = list(found.values())
@@ -441,12 +459,12 @@ EXIT_SCRIPT = """
 
     shared = pool()
     shared.set_threads(3)
-    parallel_for = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)(shared.address)
+    parallel_for = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 4)(shared.address)
     body = ctypes.CFUNCTYPE(ctypes.c_int)(("sched_yield", ctypes.CDLL(None)))  # any C function will do
     address = ctypes.cast(body, ctypes.c_void_p)
 
     def loop():
-        parallel_for(address, None, 1000, 1, 0)
+        parallel_for(address, None, 1000, 1, 0, 1)
 
     def forever():
         while True:

@@ -10,7 +10,7 @@ import llvmlite.binding as llvm
 from tack.runtime.cpu_pool import ThreadPool
 
 BODIES = """
-declare void @tack_parallel_for(ptr, ptr, i64, i64, i64)
+declare void @tack_parallel_for(ptr, ptr, i64, i64, i64, i64)
 declare i32 @sched_yield()
 declare i32 @usleep(i32)
 
@@ -37,7 +37,7 @@ loop:
   %i = phi i64 [%b, %0], [%j, %loop]
   %offset = mul i64 %i, 100
   %p = getelementptr i8, ptr %ctx, i64 %offset
-  call void @tack_parallel_for(ptr @mark, ptr %p, i64 100, i64 7, i64 0)
+  call void @tack_parallel_for(ptr @mark, ptr %p, i64 100, i64 7, i64 0, i64 1)
   %j = add i64 %i, 1
   %more = icmp slt i64 %j, %e
   br i1 %more, label %loop, label %done
@@ -54,7 +54,7 @@ descend:
   %more = icmp sgt i64 %left, 1
   br i1 %more, label %call, label %done
 call:
-  call void @tack_parallel_for(ptr @deep, ptr %ctx, i64 2, i64 1, i64 0)
+  call void @tack_parallel_for(ptr @deep, ptr %ctx, i64 2, i64 1, i64 0, i64 1)
   br label %done
 count:
   %c = getelementptr i64, ptr %ctx, i64 1
@@ -206,12 +206,12 @@ class Program:
         for name in NAMES:
             builder.export_symbol(name)
         self.library = builder.link(self.jit, "bodies")
-        self.parallel_for = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)(
+        self.parallel_for = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 4)(
             shared.address
         )
 
-    def run(self, name: str, context: object, n: int, grain: int = 0, limit: int = 0) -> None:
-        self.parallel_for(self.library[name], ctypes.addressof(context), n, grain, limit)
+    def run(self, name: str, context: object, n: int, grain: int = 0, limit: int = 0, unit: int = 1) -> None:
+        self.parallel_for(self.library[name], ctypes.addressof(context), n, grain, limit, unit)
 
     def alone(self, name: str, context: object, n: int) -> None:
         """The body called directly, without a pool."""

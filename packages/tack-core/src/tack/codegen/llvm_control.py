@@ -160,6 +160,8 @@ class ControlEmitter(ExpressionEmitter):
         for node in ir.walk(statements):
             if isinstance(node, ir.IRFor | ir.IRWhile | IRInlined | ir.IRAtomic):
                 return False
+            if isinstance(node, ir.IRLoad | ir.IRStore) and self.arrays[node.array].interleaved == 1:
+                return False  # a branch is cheaper than to make each pointer a valid one
             if isinstance(node, ir.IRIf) and not self.shapes.is_divergent(node):
                 return False
         return self._cost_model().of(statements).lanes <= _FLAT_COST

@@ -34,7 +34,7 @@ STREAMS_SYMBOL: Final = "tack_streams"
 """``i32 tack_streams(ptr block)``: `tack_launch` of the kernel's code for loops beyond the caches; -1 if not there."""
 LAUNCH_SYMBOL: Final = "tack_launch"
 PARALLEL_FOR_SYMBOL: Final = "tack_parallel_for"
-"""``void tack_parallel_for(ptr body, ptr context, i64 n, i64 grain, i64 limit)``: the thread pool's door."""
+"""``void tack_parallel_for(ptr body, ptr context, i64 n, i64 grain, i64 limit, i64 unit)``: the thread pool's door."""
 
 # Below this much work (units of work_estimate, some microseconds) a second thread costs more than it brings.
 _WORTH_SHARING: Final = 100_000
@@ -308,9 +308,10 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         most = self._most_alone(loop)
         self.f.cond_br(emit(f"icmp ugt i64 {total}, {most}"), share, alone)
         self.f.open(share)
-        pool = self.module.declare("void", PARALLEL_FOR_SYMBOL, ["ptr", "ptr", "i64", "i64", "i64"])
-        least = emit(f"sub i64 0, {self._shortest_chunk(loop, most)}")
-        self.f.do(f"call void {pool}(ptr @chunk.{number}, ptr {context}, i64 {total}, i64 {least}, i64 0)")
+        pool = self.module.declare("void", PARALLEL_FOR_SYMBOL, ["ptr", "ptr", *["i64"] * 4])
+        least, limit = self._shortest_chunk_and_limit(loop, most, total)
+        cut = f"i64 {emit(f'sub i64 0, {least}')}, i64 {limit}, i64 {self._iterations_at_once(loop)}"
+        self.f.do(f"call void {pool}(ptr @chunk.{number}, ptr {context}, i64 {total}, {cut})")
         self.f.br(after)
         self.f.open(alone)
         self.f.do(f"call void @chunk.{number}(ptr {context}, i64 0, i64 {total}, i64 0)")
@@ -328,13 +329,22 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         fewer = self.f.emit(f"udiv i64 {most * UNKNOWN_TRIPS}, {longest.ssa}")
         return self._intrinsic("umax", i64, fewer, "1").ssa
 
-    def _shortest_chunk(self, loop: ir.IRParallelFor, most: str) -> str:
-        """What a chunk has at least: fewer iterations where nobody knows how long they are, lest one unbalance."""
+    def _shortest_chunk_and_limit(self, loop: ir.IRParallelFor, most: str, total: str) -> tuple[str, str]:
+        """What a chunk has at least: fewer iterations where nobody knows how long they are, lest one unbalance; enough
+        of them where each has copies to add up. And how many threads are worth that; 0 stands for all."""
         if has_unknown_trips(loop, self.kernel):
             most = self._intrinsic("umax", i64, self.f.emit(f"udiv i64 {most}, {_LIKELY_LONGER}"), "1").ssa
         known = self.counters[id(loop)]
         counting = self._shortest_counting(known, self._counter_sizes(known, self._bounds_block))
-        return most if counting == "0" else self._intrinsic("umax", i64, most, counting).ssa
+        if counting == "0":
+            return most, "0"
+        threads = self.f.emit(f"udiv i64 {total}, {self._intrinsic('umax', i64, counting, '1').ssa}")
+        return self._intrinsic("umax", i64, most, counting).ssa, self._intrinsic("umax", i64, threads, "1").ssa
+
+    def _iterations_at_once(self, loop: ir.IRParallelFor) -> int:
+        """How many iterations a step of the code runs: a chunk of fewer takes nearly as long."""
+        rows, plan = self.planned[id(loop)]
+        return rows.rows if rows is not None else plan.width if plan is not None else 1
 
     def _counter_sizes(self, known: list[Counter], block: str) -> list[str]:
         """The bytes of each counter."""

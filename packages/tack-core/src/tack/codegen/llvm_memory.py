@@ -87,11 +87,11 @@ class MemoryEmitter(ArithmeticEmitter):
             positions = self._stepped(row, i64, 1)
         return self.f.emit(f"getelementptr {llvm_type(storage.dtype)}, ptr {storage.pointer}, {t} {positions}")
 
-    def _dummy(self) -> str:
+    def _dummy(self, name: str = "%dummy") -> str:
         """An element that takes the place of those that must not be touched; always zero when read."""
-        if "%dummy" not in self.arrays:
-            self.arrays["%dummy"] = ArrayStorage(self.f.slot("i64"), i64, (), i64.itemsize)
-        return self.arrays["%dummy"].pointer
+        if name not in self.arrays:
+            self.arrays[name] = ArrayStorage(self.f.slot("i64"), i64, (), i64.itemsize)
+        return self.arrays[name].pointer
 
     def _is_private(self, storage: ArrayStorage) -> bool:
         """Whether an access in a block is to an array that each lane has for itself."""
@@ -119,6 +119,14 @@ class MemoryEmitter(ArithmeticEmitter):
         place = self._pointer(storage, flat.ssa)
         return self.f.emit(f"select i1 {some}, ptr {place}, ptr {self._dummy()}")
 
+    def _mapped(self, place: str, instead: str) -> str:
+        """The pointer of an access under a mask, or another where no lane is on: a processor takes 0.15 us to find out
+        that it must not report a fault. Loads have no place in common with stores, for which they would wait."""
+        if self._surely_some:
+            return place
+        assert self.mask is not None
+        return self.f.emit(f"select i1 {self._any(self.mask)}, ptr {place}, ptr {instead}")
+
     def _plain_load(self, dtype: DType, place: str, align: int, shape: Shape) -> str:
         return self.f.emit(f"load {self._type(dtype, shape)}, ptr {place}, align {align}")
 
@@ -129,7 +137,7 @@ class MemoryEmitter(ArithmeticEmitter):
         if stride == 1 and dtype.bits in self.unit.masked:
             v, s = self._type(dtype, VARYING), self._suffix(dtype, VARYING)
             callee = self.module.declare(v, f"llvm.masked.load.{s}.p0", ["ptr", self._mask_type, v])
-            place = self._pointer(storage, flat.ssa)
+            place = self._mapped(self._pointer(storage, flat.ssa), storage.pointer)
             operands = f"ptr align {storage.align} {place}, {self._mask_type} {self.mask}, {v} zeroinitializer"
             return self.f.emit(f"call {v} {callee}({operands})")
         if stride in _WIDE_STRIDES and self.mask is None:
@@ -227,8 +235,10 @@ class MemoryEmitter(ArithmeticEmitter):
             return
         if stride == 1 and dtype.bits in self.unit.masked:
             callee = self.module.declare("void", f"llvm.masked.store.{s}.p0", [v, "ptr", self._mask_type])
-            place = f"ptr align {storage.align} {self._pointer(storage, flat.ssa)}"
-            self.f.do(f"call void {callee}({v} {vector}, {place}, {self._mask_type} {self.mask})")
+            place = self._mapped(self._pointer(storage, flat.ssa), self._dummy("%sink"))
+            self.f.do(
+                f"call void {callee}({v} {vector}, ptr align {storage.align} {place}, {self._mask_type} {self.mask})"
+            )
             return
         pointers = f"<{self.width} x ptr>"
         places, mask = self._lane_pointers(storage, flat)

@@ -3,11 +3,12 @@
 Kernels call it like a C function::
 
     void tack_parallel_for(void (*body)(void *ctx, int64 begin, int64 end, int64 lane),
-                           void *ctx, int64 n, int64 grain, int64 limit)
+                           void *ctx, int64 n, int64 grain, int64 limit, int64 unit)
 
 It runs `body` over [0, n) in chunks of `grain` indices on at most `limit` threads (0 or less: all of them) and returns
 when every chunk is done. A grain of 0 or less stands for 64 chunks a thread, or fewer where they would have less than
-`-grain` indices, which is what is worth a thread. With a given grain, chunk k is always
+`-grain` indices, which is what is worth a thread; their length is a multiple of `unit`, a power of two up to 64, as the
+vectors of a loop want it. With a given grain, chunk k is always
 [k * grain, min(n, (k + 1) * grain)), whoever runs it, and results kept by chunk depend neither on scheduling nor on the
 number of threads; without one, several may be run at once, and the first in two parts. The caller is lane 0; helpers
 have distinct lanes below min(limit, threads).
@@ -43,10 +44,10 @@ Lazy wake, with debt
     A wake-up costs tens of microseconds, more than many loops. If workers sleep and there are chunks enough to judge
     by, the caller works alone until (time a chunk) x (chunks left) is more than a wake-up. Time so spent in a row of
     short loops adds up as debt, and in the end is worth a wake-up as well: without it, a hot series of 15 us loops
-    would never wake anybody. Where no grain was given, a sixteenth of the first chunk is enough to judge by if it took
-    a sixteenth of a wake-up: over large arrays a chunk takes milliseconds, as much as an eighth of the loop. A caller
-    wakes at most two sleepers; a woken worker that finds work left wakes two more. Workers beyond the number set, left
-    from a time with more threads, are not missed while they sleep.
+    would never wake anybody. Where no grain was given, a sixteenth of the first chunk, in whole units, is enough to
+    judge by if it took a sixteenth of a wake-up: over large arrays a chunk may take milliseconds. A caller wakes at
+    most two sleepers; a woken worker that finds work left wakes two more. Workers beyond the number set, left from a
+    time with more threads, are not missed while they sleep.
 
 Sleep elsewhere
     A worker goes to sleep with the last caller's processor taken out of its affinity mask, and has its own mask back

@@ -216,7 +216,7 @@ out:
 # ---- The loop, and the workers ---------------------------------------------------------------------------------------
 
 LOOP: Final = """
-define void @tack_parallel_for(ptr %body, ptr %ctx, i64 %n, i64 %grain, i64 %limit) {
+define void @tack_parallel_for(ptr %body, ptr %ctx, i64 %n, i64 %grain, i64 %limit, i64 %unit) {
   %some = icmp sgt i64 %n, 0
   br i1 %some, label %plan, label %out
 plan:
@@ -238,10 +238,12 @@ plan:
   %last = sub i64 %n, 1
   %below = udiv i64 %last, %wanted_chunks
   %even = add i64 %below, 1
-  %above = add i64 %below, $CHUNK_UNIT
-  %lines = and i64 %above, $CHUNK_MASK                           ; begins where a cache line does, if the arrays do
   %long = icmp ugt i64 %even, $LONG_CHUNK
-  %automatic = select i1 %long, i64 %lines, i64 %even
+  %lines = call i64 @llvm.umax.i64(i64 %unit, i64 $CHUNK_UNIT)   ; begins where a cache line does, if the arrays do
+  %whole = select i1 %long, i64 %lines, i64 %unit
+  %above = add i64 %below, %whole
+  %mask = sub i64 0, %whole
+  %automatic = and i64 %above, %mask
   %g = select i1 %given, i64 %grain, i64 %automatic
   %sample = select i1 %given, i64 0, i64 %automatic              ; who gave a grain may count on its chunks
   %shift = select i1 %given, i64 63, i64 $CLAIM_SHIFT
@@ -257,7 +259,7 @@ claim:
 share:
   %s = call ptr @slot_of(i32 %bit)
   call void @open_slot(ptr %s, ptr %body, ptr %ctx, i64 %n, i64 %g, i64 %chunks, i64 %team, i64 %shift)
-  call void @run_shared(ptr %s, i64 %chunks, i64 %team, i32 %helpers, i64 %sample)
+  call void @run_shared(ptr %s, i64 %chunks, i64 %team, i32 %helpers, i64 %sample, i64 %unit)
   call void @close_slot(ptr %s)
   %others = xor i32 %bit, -1
   atomicrmw and ptr @busy, i32 %others release
@@ -275,7 +277,7 @@ out:
 
 ; The caller's share of an open loop: announces it, wakes sleepers if that pays, takes chunks until none is left. With
 ; %sample, the length of a chunk, it judges after a part of the first one, as a whole one may take milliseconds.
-define internal void @run_shared(ptr %s, i64 %chunks, i64 %team, i32 %helpers, i64 %sample) {
+define internal void @run_shared(ptr %s, i64 %chunks, i64 %team, i32 %helpers, i64 %sample, i64 %unit) {
   %wanted = sub i64 %team, 1
   %started = load atomic i32, ptr @started monotonic, align 4
   %missing = icmp slt i32 %started, %helpers
@@ -301,14 +303,15 @@ judge:                                                           ; a debt from b
   %debt = load atomic i64, ptr @debt monotonic, align 8
   %owed = select i1 %cold, i64 0, i64 %debt
   %modest = icmp ule i64 %owed, %wake_ticks
-  %divisible = icmp sgt i64 %sample, 1
+  %part = call i64 @begun_part(i64 %sample, i64 %unit)
+  %divisible = icmp slt i64 %part, %sample
   %each = select i1 %divisible, i64 $FEWEST_CHUNKS, i64 $JUDGED_CHUNKS
   %enough = mul i64 %team, %each
   %many = icmp uge i64 %chunks, %enough
   %hold = and i1 %many, %modest
   br i1 %hold, label %taste, label %rouse
 taste:
-  %begun = call i64 @taste(ptr %s, i64 %chunks, i64 %sample, i64 %wake_ticks, i64 %t0)
+  %begun = call i64 @taste(ptr %s, i64 %chunks, i64 %sample, i64 %part, i64 %wake_ticks, i64 %t0)
   %lengthy = icmp sge i64 %begun, 0
   br i1 %lengthy, label %rouse, label %alone
 alone:
@@ -342,12 +345,24 @@ work:
   ret void
 }
 
-; The first sixteenth of chunk 0, which nobody but the caller takes while all others sleep. If that was not long enough
+; A sixteenth of a chunk, or as many units as come close to it.
+define internal i64 @begun_part(i64 %sample, i64 %unit) {
+  %small = lshr i64 %sample, $TASTE_SHIFT
+  %whole = and i64 %small, $CHUNK_MASK
+  %lines = icmp ne i64 %whole, 0
+  %mask = sub i64 0, %unit
+  %units = and i64 %small, %mask
+  %few = call i64 @llvm.umax.i64(i64 %units, i64 %unit)
+  %part = select i1 %lines, i64 %whole, i64 %few
+  ret i64 %part
+}
+
+; The first part of chunk 0, which nobody but the caller takes while all others sleep. If that was not long enough
 ; to tell, the others judge: they are dearer where the loop's first indices have little to do, and nothing is cold any
 ; more. If the whole looks longer than %bar ticks, the index up to which the chunk has been run is returned; else the
 ; whole chunk is run, and -1 returned.
-define internal i64 @taste(ptr %s, i64 %chunks, i64 %sample, i64 %bar, i64 %t0) {
-  %divisible = icmp sgt i64 %sample, 1
+define internal i64 @taste(ptr %s, i64 %chunks, i64 %sample, i64 %part, i64 %bar, i64 %t0) {
+  %divisible = icmp slt i64 %part, %sample
   br i1 %divisible, label %claim, label %no
 claim:
   %cursor = getelementptr %slot, ptr %s, i32 0, i32 $HOME, i64 0
@@ -355,11 +370,6 @@ claim:
   %ok = extractvalue {i64, i1} %x, 1
   br i1 %ok, label %run, label %no
 run:
-  %small = lshr i64 %sample, $TASTE_SHIFT
-  %whole = and i64 %small, $CHUNK_MASK
-  %lines = icmp ne i64 %whole, 0
-  %few = call i64 @llvm.umax.i64(i64 %small, i64 1)
-  %part = select i1 %lines, i64 %whole, i64 %few
   call void @run_range(ptr %s, i64 0, i64 %part)
   %t1 = call i64 @tack_pool_ticks()
   %dt = sub i64 %t1, %t0

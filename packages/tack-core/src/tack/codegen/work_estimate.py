@@ -56,9 +56,17 @@ def trips(node: ir.IRFor) -> int:
 
 
 def has_unknown_trips(loop: ir.IRParallelFor, kernel: ir.IRKernel) -> bool:
-    """Whether the length of a serial loop in it is known neither here nor, by `lengths`, at the launch."""
-    inner = [n for n in ir.walk(loop.body) if isinstance(n, ir.IRFor) and not _has_literal_bounds(n)]
-    return len(inner) > len(lengths(loop, kernel)) or any(isinstance(n, ir.IRWhile) for n in ir.walk(loop.body))
+    """Whether the length of a serial loop in it is known neither here nor, by `lengths`, at the launch; those of the
+    kernel's functions never are."""
+    inner = _open_loops(loop.body)
+    called = any(_open_loops(function.body) for function in kernel.functions.values())
+    return called or len(inner) > len(lengths(loop, kernel)) or any(isinstance(n, ir.IRWhile) for n in inner)
+
+
+def _open_loops(body: list[ir.IRStmt]) -> list[ir.IRFor | ir.IRWhile]:
+    """The serial loops without literal bounds."""
+    loops = [node for node in ir.walk(body) if isinstance(node, ir.IRFor | ir.IRWhile)]
+    return [node for node in loops if isinstance(node, ir.IRWhile) or not _has_literal_bounds(node)]
 
 
 def _has_literal_bounds(node: ir.IRFor) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from tack.lang.diagnostics import Loc
 from tack.lang.records import field, field_types, record
@@ -433,6 +433,9 @@ class IRKernel(IRFunction):
 # -------------------------------------------------------------------------------------------------- tree walking
 
 
+_NODES: Final = (IRNode, IRRange)
+
+
 @functools.cache
 def child_fields(cls: type[Any]) -> tuple[str, ...]:
     """The fields of a class that may hold nodes, by the text of their annotations: compiling walks trees a lot."""
@@ -444,11 +447,11 @@ def children(node: IRNode | IRRange) -> Iterator[Any]:
     cls: Any = type(node)  # mypy finds no hash on a dataclass without eq
     for name in child_fields(cls):
         value = getattr(node, name)
-        if isinstance(value, (IRNode, IRRange)):
+        if isinstance(value, _NODES):
             yield value
         elif isinstance(value, list):
             for item in value:
-                if isinstance(item, (IRNode, IRRange)):
+                if isinstance(item, _NODES):
                     yield item
 
 
@@ -458,7 +461,13 @@ def walk(root: IRNode | IRRange | list[Any]) -> Iterator[Any]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(list(children(node))))
+        cls: Any = type(node)
+        for name in reversed(child_fields(cls)):  # as `children`, but compiling is here a lot
+            value = getattr(node, name)
+            if isinstance(value, list):
+                stack.extend([item for item in reversed(value) if isinstance(item, _NODES)])
+            elif isinstance(value, _NODES):
+                stack.append(value)
 
 
 def may_use_workgroups(kernel: IRKernel) -> bool:

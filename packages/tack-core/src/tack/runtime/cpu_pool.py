@@ -180,8 +180,8 @@ class ThreadPool:
     ----------
     address : int
         Address of ``void tack_parallel_for(void (*body)(void *ctx, int64 begin, int64 end, int64 lane), void *ctx,
-        int64 n, int64 grain, int64 limit)``. See `tack.codegen.thread_pool_ir` for what it promises. `body` must not
-        raise into Python; it runs without the GIL.
+        int64 n, int64 grain, int64 limit, int64 unit)``. See `tack.codegen.thread_pool_ir` for what it promises. `body`
+        must not raise into Python; it runs without the GIL.
 
     Raises
     ------

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _Body = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-_ParallelFor = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)
+_ParallelFor = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 4)
 
 _word = ctypes.c_int64(0)
 _lock = allocate_lock()
@@ -59,7 +59,7 @@ def starting() -> Iterator[None]:
             _starting -= 1
 
 
-def _start_and_run(body: int, context: int, count: int, grain: int, limit: int) -> None:
+def _start_and_run(body: int, context: int, count: int, grain: int, limit: int, unit: int) -> None:
     """The first shared loop. No exception can leave it, so a loop that gets no pool runs here, which gives the same."""
     failure: Exception | None = None
     with starting():
@@ -69,7 +69,7 @@ def _start_and_run(body: int, context: int, count: int, grain: int, limit: int) 
             address = pool().address
             _word.value = address
             run: Any = _ParallelFor(address)
-            run(body, context, count, grain, limit)
+            run(body, context, count, grain, limit, unit)
         except Exception as error:
             failure = error
             _Body(body)(context, 0, count, 0)
