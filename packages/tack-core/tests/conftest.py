@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import tempfile
@@ -99,6 +100,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what `slow_drivers` says."""
     if not config.getoption("every_test"):
         slow_drivers.leave_to_others(items)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays: a third of a second less in each of the many collections of garbage that follow."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header() -> str:

@@ -60,7 +60,7 @@ def test_sums_are_within_the_budget(dialect: str, name: str) -> None:
 def test_integers_of_every_width(dialect: str, name: str) -> None:
     """RED-3, and extrema by signedness; also from addresses that wide accesses cannot use."""
     dtype, rng = BY_NAME[name], np.random.default_rng(3)
-    for size, offset in itertools.product((1, 300, 20001), (0, 1)):
+    for size, offset in ((1, 0), (300, 1), (8300, 0), (8300, 1)):
         values = rng.integers(dtype.min, dtype.max, size + 1, dtype.numpy, endpoint=True)[offset : offset + size]
         total = sum(values.tolist()) % 2**64
         total -= 2**64 if dtype.is_signed and total >= 2**63 else 0
@@ -115,7 +115,7 @@ def test_the_last_workgroup_gives_the_bits_of_two_passes(dialect: str, name: str
     """RED-1: whichever workgroup is the last, at every call."""
     queue, dtype, rng = HostQueue(), BY_NAME[name], np.random.default_rng(17)
     fused, passes = reductions_on_host(dialect, queue), reductions_on_host(dialect, passes=True)
-    for size, op in itertools.product((1, 4099, 8192, 50_001), ("sum", "min", "max")):
+    for size, op in itertools.product((1, 4099, 8192, 20_001), ("sum", "min", "max")):
         values = array(rng.standard_normal(size) * 100 if dtype.is_float else rng.integers(0, 100, size), name)
         expected = passes.reduce(values, op)
         for queue.backwards in (False, True, True):

@@ -28,7 +28,7 @@ PROGRAMS_PER_BATCH = 20
 BATCHES = 100
 REFERENCE_EVERY = 5  # one batch in five also runs on the interpreter
 OPENCL_EVERY = 4  # one in four on OpenCL, all of them with --every-test
-RIG_EVERY = 10  # and one in ten on each stand-in for a GPU; a GPU runs them all
+RIG_EVERY = 20  # and one in twenty on each stand-in for a GPU; a GPU runs them all
 NUMPY = {t: np.dtype(f"{t[0]}{int(t[1:]) // 8}") for t in INPUTS.values()}
 
 Columns = dict[str, list[int]]

@@ -339,12 +339,12 @@ def test_several_threads(queue: MetalQueue) -> None:
     def work() -> None:
         try:
             with tack.device("metal"):
-                for _ in range(10):
+                for _ in range(4):
                     probe()
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
+    threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
