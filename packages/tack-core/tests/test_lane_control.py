@@ -7,7 +7,6 @@ operations. Rules: EVAL-7 to EVAL-9, PAR-*, ATOM-*, FUNC-*, LOC-*.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -581,29 +580,3 @@ def calls_in_branches(n, x, out):
 def test_masks_that_branches_and_other_blocks_share(kernel, n):
     """EVAL-9, FUNC-6: a mask is put into the form that is kept where it is needed, in blocks of either width."""
     check(kernel, n, ints(-20, 60), zeros())
-
-
-@tack.kernel
-def far_away(n, c: tack.i64, a, b, out):
-    for i in range(n):
-        if i >= c:
-            out[i - c] = a[i - c] + 1
-        b[i] = a[i + c] if i + c < n else 7
-
-
-@pytest.mark.parametrize("c", [0, 5, 300, 2**40])
-def test_places_far_away_are_not_asked_for_where_no_lane_is_on(c: int) -> None:
-    """No instruction has a pointer there: a processor takes 0.15 us to find out that it must not report a fault."""
-    a = ints(0, 100)
-    tree = typed_ir(far_away, N, c, a, zeros(), zeros())
-    got = check(far_away, N, c, a, zeros(), zeros(), disjoint=True)
-    want_b = np.full(N, 7, np.int32)
-    want_out = zeros()
-    if c < N:
-        want_b[: N - c] = a[c:]
-        want_out[: N - c] = a[: N - c] + 1
-    assert got[3].tolist() == want_b.tolist() and got[4].tolist() == want_out.tolist()
-    text = Compiled(tree, 16, True, UNITS["AVX512"]).text
-    pointers = re.findall(r"llvm.masked.load\S+\(ptr align \d+ (%\w+),", text)
-    chosen = [p for p in pointers if re.search(rf"{p} = select i1", text)]
-    assert len(pointers) == 2 and len(chosen) == 1, "the one of the `if` is behind a branch"

@@ -183,3 +183,21 @@ def test_counters_without_copies_take_all_threads() -> None:
     """An array of more than 16 KiB is not copied."""
     grain, limit, _ = asked(count, np.zeros(5000, np.int32), np.zeros(1000, np.int32))
     assert limit >= 1000 and grain > -256 * 128
+
+
+@tack.kernel
+def count_parts(h, x, parts: tack.i64):
+    for part in range(parts):
+        mine = tack.local(16, tack.i32)
+        for b in range(16):
+            mine[b] = 0
+        for i in range(x.size * part // parts, x.size * (part + 1) // parts):
+            mine[x[i]] += 1
+        for b in range(16):
+            tack.atomic_add(h, b, mine[b])
+
+
+def test_long_iterations_that_count_take_all_threads() -> None:
+    """Few of them are worth any number of threads, whatever they count: 64 of a millisecond each, for one."""
+    grain, limit, _ = asked(count_parts, np.zeros(16, np.int32), np.zeros(64, np.int32), 64)
+    assert limit == 0 and grain == -1

@@ -38,6 +38,7 @@ PARALLEL_FOR_SYMBOL: Final = "tack_parallel_for"
 
 # Below this much work (units of work_estimate, some microseconds) a second thread costs more than it brings.
 _WORTH_SHARING: Final = 100_000
+_CONTENDED: Final = 200  # work that takes less than an atomic operation for which threads compete
 _LIKELY_LONGER: Final = 16  # times what is assumed of an iteration with a serial loop of unknown length
 _RANGE_WORDS: Final = 3  # start, step, count
 
@@ -331,10 +332,11 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
 
     def _shortest_chunk_and_limit(self, loop: ir.IRParallelFor, most: str, total: str) -> tuple[str, str]:
         """What a chunk has at least: fewer iterations where nobody knows how long they are, lest one unbalance; enough
-        of them where each has copies to add up. And how many threads are worth that; 0 stands for all."""
+        of them where each does little but count, and a chunk has copies to add up. And how many threads are worth that;
+        0 stands for all."""
         if has_unknown_trips(loop, self.kernel):
             most = self._intrinsic("umax", i64, self.f.emit(f"udiv i64 {most}, {_LIKELY_LONGER}"), "1").ssa
-        known = self.counters[id(loop)]
+        known = self.counters[id(loop)] if work(loop.body, self.kernel.functions) <= _CONTENDED else []
         counting = self._shortest_counting(known, self._counter_sizes(known, self._bounds_block))
         if counting == "0":
             return most, "0"
