@@ -160,8 +160,6 @@ class ControlEmitter(ExpressionEmitter):
         for node in ir.walk(statements):
             if isinstance(node, ir.IRFor | ir.IRWhile | IRInlined | ir.IRAtomic):
                 return False
-            if isinstance(node, ir.IRLoad | ir.IRStore) and self.arrays[node.array].interleaved == 1:
-                return False  # a branch is cheaper than to make each pointer a valid one
             if isinstance(node, ir.IRIf) and not self.shapes.is_divergent(node):
                 return False
         return self._cost_model().of(statements).lanes <= _FLAT_COST
@@ -208,7 +206,8 @@ class ControlEmitter(ExpressionEmitter):
             self.shapes, self.slots, self.regions = shapes, slots, regions
 
         self._each_lane(one)
-        self.arrays.update(arrays)
+        dummies = {name: storage for name, storage in self.arrays.items() if name.startswith("%")}
+        self.arrays = {**dummies, **arrays}  # a local array of this one lane is not that of all lanes
         for name in kept:
             t = self._type(slots[name][1], VARYING)
             self.f.do(f"store {t} {self.f.emit(f'load {t}, ptr {spilled[name]}')}, ptr {slots[name][0]}")

@@ -267,8 +267,8 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
             for loop, (_, _, counts) in zip(loops, contexts, strict=True):
                 if id(loop) in self.streams:
                     self._launch_streams(self._is_beyond(self.streams[id(loop)], counts))
-        for number, (loop, (context, total, _)) in enumerate(zip(loops, contexts, strict=True)):
-            self._run_loop(number, loop, context, total)
+        for number, (loop, (context, total, counts)) in enumerate(zip(loops, contexts, strict=True)):
+            self._run_loop(number, loop, context, total, counts[-1])
         if has_result:
             given = ", ".join(itertools.chain(*self._block_arguments("%block")))
             word = self.f.emit(f"call i64 @result({given})")
@@ -302,7 +302,7 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
                 self.f.do(f"store i64 {value}, ptr {place}")
         return context, self._total(counts), counts
 
-    def _run_loop(self, number: int, loop: ir.IRParallelFor, context: str, total: str) -> None:
+    def _run_loop(self, number: int, loop: ir.IRParallelFor, context: str, total: str, row: str) -> None:
         emit, (some, share, alone, after) = self.f.emit, (self.f.label(x) for x in ("some", "share", "alone", "after"))
         self.f.cond_br(emit(f"icmp eq i64 {total}, 0"), after, some)
         self.f.open(some)
@@ -311,7 +311,7 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         self.f.open(share)
         pool = self.module.declare("void", PARALLEL_FOR_SYMBOL, ["ptr", "ptr", *["i64"] * 4])
         least, limit = self._shortest_chunk_and_limit(loop, most, total)
-        cut = f"i64 {emit(f'sub i64 0, {least}')}, i64 {limit}, i64 {self._iterations_at_once(loop)}"
+        cut = f"i64 {emit(f'sub i64 0, {least}')}, i64 {limit}, i64 {self._iterations_at_once(loop, row)}"
         self.f.do(f"call void {pool}(ptr @chunk.{number}, ptr {context}, i64 {total}, {cut})")
         self.f.br(after)
         self.f.open(alone)
@@ -343,10 +343,16 @@ class LaunchEmitter(BoundsEmitter, CounterEmitter):
         threads = self.f.emit(f"udiv i64 {total}, {self._intrinsic('umax', i64, counting, '1').ssa}")
         return self._intrinsic("umax", i64, most, counting).ssa, self._intrinsic("umax", i64, threads, "1").ssa
 
-    def _iterations_at_once(self, loop: ir.IRParallelFor) -> int:
-        """How many iterations a step of the code runs: a chunk of fewer takes nearly as long."""
+    def _iterations_at_once(self, loop: ir.IRParallelFor, row: str) -> str:
+        """How many iterations a step of the code runs, of which a chunk of fewer takes nearly as long: a block of
+        lanes, or a whole row of iterations where that is hardly more."""
         rows, plan = self.planned[id(loop)]
-        return rows.rows if rows is not None else plan.width if plan is not None else 1
+        if rows is not None or plan is None:
+            return str(rows.rows if rows is not None else 1)
+        if len(loop.ranges) == 1:
+            return str(plan.width)
+        short = self.f.emit(f"icmp ule i64 {row}, {2 * plan.width}")
+        return self._intrinsic("umax", i64, self.f.emit(f"select i1 {short}, i64 {row}, i64 {plan.width}"), "1").ssa
 
     def _counter_sizes(self, known: list[Counter], block: str) -> list[str]:
         """The bytes of each counter."""

@@ -7,6 +7,7 @@ No lane that is off is ever touched: where the processor has no such instruction
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from tack.codegen.lane_cost import PLAIN, VectorUnit
@@ -19,6 +20,7 @@ from tack.lang.types import DType, i64
 _FLOAT_ATOMIC: Final = {"add": "fadd", "sub": "fsub", "min": "fmin", "max": "fmax", "exchange": "xchg"}
 _INTEGER_ATOMIC: Final = {"add": "add", "sub": "sub", "and": "and", "or": "or", "xor": "xor", "exchange": "xchg"}
 _WIDE_STRIDES: Final = (2, 3, 4)
+_NEAR: Final = 1 << 12  # elements
 
 
 class MemoryEmitter(ArithmeticEmitter):
@@ -27,6 +29,7 @@ class MemoryEmitter(ArithmeticEmitter):
     identity, go past the caches where the condition `streaming` holds, which is "" if that is nowhere."""
 
     arrays: dict[str, ArrayStorage]
+    function: ir.IRFunction
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +109,7 @@ class MemoryEmitter(ArithmeticEmitter):
             vector = VARYING if self._is_private(storage) else UNIFORM
             place = self._guarded_pointer(storage, flat)
             return Value(self._plain_load(dtype, place, storage.align, vector), dtype, vector)
-        return Value(self._load_lanes(storage, flat), dtype, VARYING)
+        return Value(self._load_lanes(storage, flat, self._may_be_far(node.index)), dtype, VARYING)
 
     def _guarded_pointer(self, storage: ArrayStorage, flat: Value) -> str:
         """The pointer for a uniform index, which may be wild where no lane is on."""
@@ -119,6 +122,17 @@ class MemoryEmitter(ArithmeticEmitter):
         place = self._pointer(storage, flat.ssa)
         return self.f.emit(f"select i1 {some}, ptr {place}, ptr {self._dummy()}")
 
+    def _may_be_far(self, index: list[ir.IRExpr]) -> bool:
+        """Whether what is added to a position may lead far out of the array where no lane is on: a number that only the
+        launch knows, or a large one. Neighbours of an element are as near as that."""
+        return any(len(terms := list(_terms(i))) > 1 and any(map(self._is_far_term, terms)) for i in index)
+
+    def _is_far_term(self, node: ir.IRExpr) -> bool:
+        if isinstance(node, ir.IRConst):
+            return abs(node.value) > _NEAR
+        symbol = self.function.symbols.get(node.name) if isinstance(node, ir.IRVar) else None
+        return isinstance(node, ir.IRArrayAttr) or (symbol is not None and symbol.kind in ("param", "local"))
+
     def _mapped(self, place: str, instead: str) -> str:
         """The pointer of an access under a mask, or another where no lane is on: a processor takes 0.15 us to find out
         that it must not report a fault. Loads have no place in common with stores, for which they would wait."""
@@ -130,14 +144,15 @@ class MemoryEmitter(ArithmeticEmitter):
     def _plain_load(self, dtype: DType, place: str, align: int, shape: Shape) -> str:
         return self.f.emit(f"load {self._type(dtype, shape)}, ptr {place}, align {align}")
 
-    def _load_lanes(self, storage: ArrayStorage, flat: Value) -> str:
+    def _load_lanes(self, storage: ArrayStorage, flat: Value, far: bool) -> str:
         dtype, stride = storage.dtype, flat.shape if storage.interleaved == 1 else VARYING
         if stride == 1 and self.mask is None:
             return self._plain_load(dtype, self._pointer(storage, flat.ssa), storage.align, VARYING)
         if stride == 1 and dtype.bits in self.unit.masked:
             v, s = self._type(dtype, VARYING), self._suffix(dtype, VARYING)
             callee = self.module.declare(v, f"llvm.masked.load.{s}.p0", ["ptr", self._mask_type, v])
-            place = self._mapped(self._pointer(storage, flat.ssa), storage.pointer)
+            place = self._pointer(storage, flat.ssa)
+            place = self._mapped(place, storage.pointer) if far else place
             operands = f"ptr align {storage.align} {place}, {self._mask_type} {self.mask}, {v} zeroinitializer"
             return self.f.emit(f"call {v} {callee}({operands})")
         if stride in _WIDE_STRIDES and self.mask is None:
@@ -187,7 +202,8 @@ class MemoryEmitter(ArithmeticEmitter):
         storage = self.arrays[node.array]
         flat = self._flat_index(storage, node.index)
         if flat.shape != UNIFORM:
-            self._store_lanes(storage, flat, value, self.streaming if id(node) in self.streamed else "")
+            past = self.streaming if id(node) in self.streamed else ""
+            self._store_lanes(storage, flat, value, past, self._may_be_far(node.index))
         elif self._is_private(storage):
             self._store_private(storage, flat, value)
         else:
@@ -220,7 +236,7 @@ class MemoryEmitter(ArithmeticEmitter):
             ssa = self.f.emit(f"select {self._mask_type} {self.mask}, {t} {ssa}, {t} {old}")
         self.f.do(f"store {t} {ssa}, ptr {place}, align {storage.align}")
 
-    def _store_lanes(self, storage: ArrayStorage, flat: Value, value: Value, past: str) -> None:
+    def _store_lanes(self, storage: ArrayStorage, flat: Value, value: Value, past: str, far: bool) -> None:
         dtype, stride = storage.dtype, flat.shape if storage.interleaved == 1 else VARYING
         v, s, vector = self._type(dtype, VARYING), self._suffix(dtype, VARYING), self._vector(value)
         if stride in (1, -1) and self.mask is None:
@@ -235,7 +251,8 @@ class MemoryEmitter(ArithmeticEmitter):
             return
         if stride == 1 and dtype.bits in self.unit.masked:
             callee = self.module.declare("void", f"llvm.masked.store.{s}.p0", [v, "ptr", self._mask_type])
-            place = self._mapped(self._pointer(storage, flat.ssa), self._dummy("%sink"))
+            place = self._pointer(storage, flat.ssa)
+            place = self._mapped(place, self._dummy("%sink")) if far else place
             self.f.do(
                 f"call void {callee}({v} {vector}, ptr align {storage.align} {place}, {self._mask_type} {self.mask})"
             )
@@ -310,3 +327,14 @@ def operand_type(node: ir.IRCompare | ir.IRBuiltin) -> DType:
     """The type that an operation runs in."""
     assert node._operand_type is not None, "the generator takes typed IR only"
     return node._operand_type
+
+
+def _terms(node: ir.IRExpr) -> Iterator[ir.IRExpr]:
+    """What is added up or subtracted."""
+    if isinstance(node, ir.IRCast):
+        yield from _terms(node.operand)
+    elif isinstance(node, ir.IRBinOp) and node.op in ("+", "-"):
+        yield from _terms(node.left)
+        yield from _terms(node.right)
+    else:
+        yield node

@@ -30,7 +30,6 @@ class StatementEmitter(ControlEmitter):
     def __init__(self) -> None:
         super().__init__()
         self.print_sites: list[PrintSite] = []
-        self.function: ir.IRFunction
 
     # -- functions
 

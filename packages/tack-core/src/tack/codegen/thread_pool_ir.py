@@ -7,11 +7,11 @@ Kernels call it like a C function::
 
 It runs `body` over [0, n) in chunks of `grain` indices on at most `limit` threads (0 or less: all of them) and returns
 when every chunk is done. A grain of 0 or less stands for 64 chunks a thread, or fewer where they would have less than
-`-grain` indices, which is what is worth a thread; their length is a multiple of `unit`, a power of two up to 64, as the
-vectors of a loop want it. With a given grain, chunk k is always
-[k * grain, min(n, (k + 1) * grain)), whoever runs it, and results kept by chunk depend neither on scheduling nor on the
-number of threads; without one, several may be run at once, and the first in two parts. The caller is lane 0; helpers
-have distinct lanes below min(limit, threads).
+`-grain` indices, which is what is worth a thread; their length is a multiple of `unit`, as a loop's vectors or rows
+want it, or of a cache line where they are long. With a given grain, chunk k is always [k * grain, min(n, (k + 1) *
+grain)), whoever runs it, and results kept by chunk depend neither on scheduling nor on the number of threads; without
+one, several may be run at once, and the first in two parts. The caller is lane 0; helpers have distinct lanes below
+min(limit, threads).
 All threads run with the default floating-point mode. A loop too small to share costs a call with ``limit=1``.
 
 Help, never wait for help

@@ -242,8 +242,8 @@ plan:
   %lines = call i64 @llvm.umax.i64(i64 %unit, i64 $CHUNK_UNIT)   ; begins where a cache line does, if the arrays do
   %whole = select i1 %long, i64 %lines, i64 %unit
   %above = add i64 %below, %whole
-  %mask = sub i64 0, %whole
-  %automatic = and i64 %above, %mask
+  %units = udiv i64 %above, %whole
+  %automatic = mul i64 %units, %whole
   %g = select i1 %given, i64 %grain, i64 %automatic
   %sample = select i1 %given, i64 0, i64 %automatic              ; who gave a grain may count on its chunks
   %shift = select i1 %given, i64 63, i64 $CLAIM_SHIFT
@@ -350,8 +350,8 @@ define internal i64 @begun_part(i64 %sample, i64 %unit) {
   %small = lshr i64 %sample, $TASTE_SHIFT
   %whole = and i64 %small, $CHUNK_MASK
   %lines = icmp ne i64 %whole, 0
-  %mask = sub i64 0, %unit
-  %units = and i64 %small, %mask
+  %in_units = udiv i64 %small, %unit
+  %units = mul i64 %in_units, %unit
   %few = call i64 @llvm.umax.i64(i64 %units, i64 %unit)
   %part = select i1 %lines, i64 %whole, i64 %few
   ret i64 %part
