@@ -45,7 +45,8 @@ Lazy wake, with debt
     by, the caller works alone until (time a chunk) x (chunks left) is more than a wake-up. Time so spent in a row of
     short loops adds up as debt, and in the end is worth a wake-up as well: without it, a hot series of 15 us loops
     would never wake anybody. Where no grain was given, a sixteenth of the first chunk, in whole units, is enough to
-    judge by if it took a sixteenth of a wake-up: over large arrays a chunk may take milliseconds. A caller wakes at
+    judge by if it took a sixteenth of a wake-up: over large arrays a chunk may take milliseconds. Where a chunk is one
+    unit, others are woken at once: it may take milliseconds too, and is thought to be worth a thread. A caller wakes at
     most two sleepers; a woken worker that finds work left wakes two more. Workers beyond the number set, left from a
     time with more threads, are not missed while they sleep.
 
@@ -97,7 +98,7 @@ FEWEST_CHUNKS: Final = 1  # of short loops: a claim waits for all stores before 
 CHUNK_UNIT: Final = 64  # iterations: whole cache lines of any type. saxpy of 100,000 within the cache: 0.85 of the time
 LONG_CHUNK: Final = 1024  # chunks longer than this are a multiple of the unit, which is then too little to unbalance
 TASTE_SHIFT: Final = 4  # a sixteenth of a chunk is enough to judge by, if it takes a sixteenth of a wake-up
-JUDGED_CHUNKS: Final = 4  # a thread let a caller judge whether a wake-up is worth it, where none can be divided
+JUDGED_CHUNKS: Final = 4  # a thread let a caller judge whether a wake-up is worth it, where a grain was given
 YIELD_MASK: Final = 255  # a spin yields every 256 pauses
 
 # Field numbers of %slot and %home, in the order of the types below.

@@ -308,7 +308,10 @@ judge:                                                           ; a debt from b
   %each = select i1 %divisible, i64 $FEWEST_CHUNKS, i64 $JUDGED_CHUNKS
   %enough = mul i64 %team, %each
   %many = icmp uge i64 %chunks, %enough
-  %hold = and i1 %many, %modest
+  %given = icmp eq i64 %sample, 0
+  %judged = or i1 %divisible, %given                             ; else a chunk is thought to be worth a thread, and
+  %fair = and i1 %many, %judged                                  ; may take milliseconds: it would run alone first
+  %hold = and i1 %fair, %modest
   br i1 %hold, label %taste, label %rouse
 taste:
   %begun = call i64 @taste(ptr %s, i64 %chunks, i64 %sample, i64 %part, i64 %wake_ticks, i64 %t0)
