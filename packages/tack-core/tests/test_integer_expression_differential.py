@@ -26,8 +26,8 @@ from rigs.driver_faults import FAULTS, has_fault
 
 PROGRAMS_PER_BATCH = 20
 BATCHES = 100
-REFERENCE_EVERY = 5  # one batch in five also runs on the interpreter
-OPENCL_EVERY = 4  # one in four on OpenCL, all of them with --every-test
+REFERENCE_EVERY = 10  # one batch in ten also runs on the interpreter
+OPENCL_EVERY = 10  # one in ten on OpenCL, all of them with --every-test
 RIG_EVERY = 20  # and one in twenty on each stand-in for a GPU; a GPU runs them all
 NUMPY = {t: np.dtype(f"{t[0]}{int(t[1:]) // 8}") for t in INPUTS.values()}
 

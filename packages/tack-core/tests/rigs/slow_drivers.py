@@ -1,22 +1,25 @@
-"""What a driver that is slow to compile leaves to another one of its kind, unless a run asks for every test.
+"""What devices that are slow to compile for leave to another one of their kind, unless a run asks for every test.
 
 PoCL takes 0.37 s of a processor for each kernel, which was two fifths of the whole suite's time; rusticl takes 0.05.
 Where both are there, PoCL runs a fifth of those tests of an operation that differ in the types of its operands only,
-all that rusticl cannot run (f64, 64-bit atomics) or gets wrong by itself, and all others.
+all that rusticl cannot run (f64, 64-bit atomics) or gets wrong by itself, and all others. The rigs of HIP and Level
+Zero take a third of such tests where CUDA's rig and an OpenCL driver, whose text is nearly theirs, run all of them.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import Final
 
 import pytest
 
 import tack
+from rigs.device_rig import is_rig
 from rigs.driver_faults import FAULTS
 
-REASON = "opencl runs a fifth of the tests of each operation's types, opencl:1 all of them (--every-test runs the rest)"
-RUNS_EACH = 5
+OTHERS: Final = {"opencl": "opencl:1", "hip": "cuda", "level_zero": "opencl:1"}
+RUNS_EACH: Final = {"opencl": 5, "hip": 3, "level_zero": 3}
 
 _TYPE = re.compile(r"(?<![a-z0-9])[iuf](1|2|4|8|16|32|64)(?![0-9])")  # Tack's names and NumPy's
 _WIDE_FLOAT = re.compile(r"f(64|8)(?![0-9])|float64")
@@ -24,32 +27,48 @@ _FAULTY = frozenset().union(*(fault.tests for fault in FAULTS))
 
 
 def leave_to_others(items: list[pytest.Item]) -> None:
-    """Mark as skipped what `opencl` leaves to `opencl:1`."""
+    """Mark as skipped what a device leaves to another one."""
     few = [item for item in items if isinstance(item, pytest.Function) and _may_be_left(item)]
-    if not few or not _has_both():  # in this order: no driver is loaded for tests that ask for none
+    if not few:  # no driver is loaded for tests that ask for none
         return
-    seen: Counter[str] = Counter()
+    leaving = {name for name in OTHERS if _has_another(name)}
+    seen: Counter[tuple[str, str]] = Counter()
     for item in few:
-        test = item.nodeid.partition("[")[0]
+        device = _device(item)
+        test = device, item.nodeid.partition("[")[0]
         seen[test] += 1
-        if (seen[test] + len(seen)) % RUNS_EACH:  # other types in each test
-            item.add_marker(pytest.mark.skip(reason=REASON))
+        if device in leaving and (seen[test] + len(seen)) % RUNS_EACH[device]:  # other types in each test
+            item.add_marker(pytest.mark.skip(reason=reason(device)))
 
 
-def _has_both() -> bool:
-    """Whether there are a device with f64, which PoCL is, and one without."""
-    names = {"opencl", "opencl:1"}
-    return names <= set(tack.devices()) and [tack.device(n).supports("f64") for n in sorted(names)] == [True, False]
+def reason(device: str) -> str:
+    """Why a test is skipped."""
+    part = f"one in {RUNS_EACH[device]} of the tests of each operation's types"
+    return f"{device} runs {part}, {OTHERS[device]} all of them (--every-test runs the rest)"
+
+
+def _device(item: pytest.Function) -> str:
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    return str(given.get("device", ""))
+
+
+def _has_another(name: str) -> bool:
+    """Whether a device and the one it leaves tests to are there: two drivers of OpenCL, the second without f64, or rigs
+    of which no real GPU has taken the place."""
+    if not {name, OTHERS[name]} <= set(tack.devices()):
+        return False
+    if name == "opencl":
+        return [tack.device(n).supports("f64") for n in (name, OTHERS[name])] == [True, False]
+    return is_rig(tack.device(name))
 
 
 def _may_be_left(item: pytest.Function) -> bool:
-    given = item.callspec.params if hasattr(item, "callspec") else {}
+    device = _device(item)
+    if device not in OTHERS or _TYPE.search(item.name) is None:
+        return False
+    if device == "hip":  # CUDA has what it has
+        return True
     module = item.module.__name__.rpartition(".")[2]
     wide_atomic = "atomic" in item.nodeid and "64" in item.name
-    return (
-        given.get("device") == "opencl"
-        and _TYPE.search(item.name) is not None
-        and _WIDE_FLOAT.search(item.name) is None
-        and not wide_atomic
-        and f"{module}::{item.function.__name__}" not in _FAULTY
-    )
+    faulty = f"{module}::{item.function.__name__}" in _FAULTY
+    return _WIDE_FLOAT.search(item.name) is None and not wide_atomic and not faulty
